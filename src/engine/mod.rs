@@ -1,0 +1,268 @@
+//! Floor 2: how bytes move. An [`Engine`] runs [`Op`]s of one backend (a lane) and knows nothing of tasks,
+//! blocks, routing or health.
+//!
+//! An engine *pulls*: it asks its [`Source`] for the next op exactly when it can start it, so that waiting is
+//! never held against a backend (R28). Each pulled op ends with exactly one [`Source::complete`].
+//! The order of steps (create, write, rename, …) is decided above, once, for all engines.
+
+pub mod buffers;
+#[cfg(test)]
+pub mod conformance;
+#[cfg(any(test, feature = "fault"))]
+pub mod fault;
+pub mod gate;
+pub mod host;
+pub mod memory;
+pub mod pool;
+pub mod psync;
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Failure;
+pub use gate::Gate;
+pub use memory::{Memory, Segment};
+
+/// Names one accepted op. Never used twice while a store is open, so a late completion is recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag(pub u64);
+
+/// One whole step on one path.
+#[derive(Debug)]
+pub struct Op {
+    /// Comes back with the completion.
+    pub tag: Tag,
+    /// What to do.
+    pub kind: OpKind,
+    /// Asked before every step, and held while the caller's memory is touched.
+    pub gate: Arc<Gate>,
+    /// How long a *local* shortage (EMFILE, ENFILE, ENOMEM, EAGAIN) may be waited out before the op ends with
+    /// its errno (R22).
+    pub local_limit: Duration,
+}
+
+/// The steps there are.
+#[derive(Debug)]
+pub enum OpKind {
+    /// Open, check the size, read, close. Bytes land in `memory`.
+    Read(Transfer),
+    /// Open or create, write, close. Bytes come from `memory`.
+    Write(Transfer),
+    /// Rename a temporary to its final name.
+    Rename {
+        /// The temporary.
+        from: CString,
+        /// The final name.
+        to: CString,
+        /// Fail with EEXIST where `to` exists (`RENAME_NOREPLACE`).
+        no_replace: bool,
+    },
+    /// Open, `fdatasync`, close. A directory's entries are made durable in the same way.
+    Sync {
+        /// The file or directory.
+        path: CString,
+        /// The path is a directory.
+        directory: bool,
+    },
+    /// Ask kind and size without following a symbolic link in the last component.
+    Stat {
+        /// The file.
+        path: CString,
+    },
+    /// Ask many files, one after another. `progress` counts those answered, so that a judge can tell a slow
+    /// file from a long list.
+    StatMany(Arc<StatMany>),
+    /// Remove a file.
+    Unlink {
+        /// The file.
+        path: CString,
+    },
+    /// Make one directory; EEXIST is success where a real directory is there.
+    MakeDir {
+        /// The directory.
+        path: CString,
+        /// Its mode, not subject to the umask (R9).
+        mode: u32,
+    },
+    /// Read a small file whole, at most 4096 bytes (the marker of R8).
+    ReadSmall {
+        /// The file.
+        path: CString,
+    },
+    /// List the entries of a directory whose names contain `filter`.
+    List {
+        /// The directory.
+        path: CString,
+        /// What the names must contain.
+        filter: &'static str,
+    },
+    /// Set a file's mtime to the storage's now.
+    Touch {
+        /// The file.
+        path: CString,
+    },
+}
+
+/// A read or a write of one range of one file.
+#[derive(Debug)]
+pub struct Transfer {
+    /// The file, by full path (R35).
+    pub path: CString,
+    /// Where the range starts in the file, in bytes.
+    pub offset: u64,
+    /// The caller's memory; its total length is the range's length.
+    pub memory: Arc<Memory>,
+    /// I/O runs on memory that the engine owns (R30); `false`: on the caller's (R32).
+    pub isolated: bool,
+    /// Use `O_DIRECT`; what is not aligned goes through aligned memory (R33).
+    pub direct: bool,
+    /// The length that the whole file must have. A read checks it after opening.
+    pub file_bytes: u64,
+    /// A write creates the file, exclusively, with this mode less the umask (R5, R9).
+    pub create: Option<u32>,
+    /// A creating write asks the file system to reserve `file_bytes`; a refusal is ignored.
+    pub reserve: bool,
+    /// A write ends with `fdatasync` before it closes.
+    pub sync: bool,
+}
+
+/// Many files to ask, and their answers. Shared by the op and by who waits for it.
+#[derive(Debug)]
+pub struct StatMany {
+    /// The files, by full path.
+    pub paths: Vec<CString>,
+    /// How many have been answered.
+    pub progress: std::sync::atomic::AtomicUsize,
+}
+
+/// What kind of file a name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileInfo {
+    /// Bytes, for a regular file; `None` for anything else.
+    pub bytes: Option<u64>,
+}
+
+/// One entry of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name in the directory.
+    pub name: String,
+    /// Its mtime, in seconds of the storage's clock.
+    pub mtime_s: i64,
+}
+
+/// What an op that succeeded gives.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Done {
+    /// Nothing to tell (rename, sync, unlink, mkdir, touch, and a read).
+    Unit,
+    /// A write; says whether the bytes survive without a further sync through this path (direct, or synced).
+    Written {
+        /// Direct, or synced.
+        durable: bool,
+    },
+    /// The file's kind and size.
+    Info(FileInfo),
+    /// One answer a path; `None` = no such file. A failure ends the list: the rest was not asked.
+    Infos(Vec<Option<FileInfo>>, Option<Failure>),
+    /// The small file.
+    Bytes(Vec<u8>),
+    /// The directory's entries.
+    Entries(Vec<Entry>),
+}
+
+/// How an op ended.
+pub type Outcome = Result<Done, Failure>;
+
+/// Which ops an engine can start right now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// Anything.
+    Any,
+    /// Reads and writes only.
+    Transfers,
+    /// Everything but reads and writes.
+    Metadata,
+}
+
+/// Where an engine takes its work from and brings it back to. The lane of the store implements it; the fault
+/// decorator wraps one.
+pub trait Source: Send + Sync {
+    /// The next op, which the caller starts at once. `None`: nothing to do now; the engine is woken by
+    /// [`Engine::wake`] when there is. Never blocks on I/O.
+    fn pull(&self, want: Want) -> Option<Op>;
+
+    /// An op ended. The engine has let go of its memory and its descriptors.
+    fn complete(&self, tag: Tag, outcome: Outcome);
+}
+
+/// Which engine it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EngineKind {
+    /// Blocking calls on a pool of threads.
+    Psync,
+    /// Linux AIO.
+    Aio,
+    /// `io_uring`.
+    IoUring,
+}
+
+impl EngineKind {
+    /// The word of `posix_io_engine`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            EngineKind::Psync => "psync",
+            EngineKind::Aio => "aio",
+            EngineKind::IoUring => "io_uring",
+        }
+    }
+}
+
+/// One lane's engine. All methods return at once, `join` apart.
+pub trait Engine: Send + Sync {
+    /// Which engine runs.
+    fn kind(&self) -> EngineKind;
+
+    /// Tells that up to `jobs` more ops can be pulled. As many workers are woken as there is work; where none
+    /// is idle and another may be made, the supervisor is asked for it.
+    fn wake(&self, jobs: usize);
+
+    /// Makes the threads that were asked for. Only the supervisor calls it, so that threads inherit its
+    /// affinity (R57). Returns an errno text where a thread could not be made (tried again by the caller).
+    ///
+    /// # Errors
+    /// The system's refusal to make a thread.
+    fn make_threads(&self) -> Result<(), std::io::Error>;
+
+    /// An op that is still in the kernel was given up: its worker no longer counts, and may be replaced.
+    fn abandon(&self, tag: Tag);
+
+    /// Threads alive now, those of abandoned ops included.
+    fn threads(&self) -> usize;
+
+    /// Stops pulling; idle threads end at once, busy ones after their op.
+    fn stop(&self);
+
+    /// Waits until every thread has ended, at most `limit` (`None`: as long as it takes). Says whether all have.
+    fn join(&self, limit: Option<Duration>) -> bool;
+}
+
+/// Rings the supervisor: a lane asks for threads.
+pub type Bell = Arc<dyn Fn() + Send + Sync>;
+
+/// What every engine is made from.
+#[derive(Clone)]
+pub struct EngineParams {
+    /// The backend's number, for thread names: `ucm_posix_<index>_<n>`.
+    pub index: usize,
+    /// Most transfers in flight.
+    pub transfers: usize,
+    /// Most metadata ops in flight.
+    pub metadata: usize,
+    /// Most bytes of buffers that the engine may own, those of abandoned ops included.
+    pub buffer_bytes: u64,
+    /// Rings the supervisor.
+    pub bell: Bell,
+}

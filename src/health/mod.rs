@@ -1,0 +1,1 @@
+//! Beside the floors: the health of paths.

@@ -1,0 +1,6 @@
+//! Floor 1: system calls and nothing else. Every function names the step it failed at; EINTR is continued here.
+//! Nothing here decides, retries otherwise, or keeps state.
+
+pub mod aligned;
+pub mod file;
+pub mod fork;

@@ -1,0 +1,1 @@
+//! Whole-library tests that need the inside.
