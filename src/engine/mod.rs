@@ -18,8 +18,10 @@ pub mod psync;
 
 use std::ffi::CString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::clock::{Clock, Time};
 use crate::error::Failure;
 pub use gate::Gate;
 pub use memory::{Memory, Segment};
@@ -70,8 +72,7 @@ pub enum OpKind {
         /// The file.
         path: CString,
     },
-    /// Ask many files, one after another. `progress` counts those answered, so that a judge can tell a slow
-    /// file from a long list.
+    /// Ask many files, one after another.
     StatMany(Arc<StatMany>),
     /// Remove a file.
     Unlink {
@@ -127,13 +128,33 @@ pub struct Transfer {
     pub sync: bool,
 }
 
-/// Many files to ask, and their answers. Shared by the op and by who waits for it.
+/// Many files to ask, one after another. Shared by the op and by who judges its time: each file has its own.
 #[derive(Debug)]
 pub struct StatMany {
     /// The files, by full path.
     pub paths: Vec<CString>,
-    /// How many have been answered.
-    pub progress: std::sync::atomic::AtomicUsize,
+    clock: Clock,
+    moved_ns: AtomicU64,
+}
+
+impl StatMany {
+    /// A list of which nothing has been asked.
+    #[must_use]
+    pub fn new(paths: Vec<CString>, clock: Clock) -> StatMany {
+        StatMany { paths, clock, moved_ns: AtomicU64::new(0) }
+    }
+
+    /// The engine begins with the next file.
+    pub fn begin_file(&self) {
+        let nanos = u64::try_from(self.clock.now().0.as_nanos()).unwrap_or(u64::MAX);
+        self.moved_ns.store(nanos, Ordering::Relaxed);
+    }
+
+    /// When the present file was begun.
+    #[must_use]
+    pub fn began_file(&self) -> Time {
+        Time(Duration::from_nanos(self.moved_ns.load(Ordering::Relaxed)))
+    }
 }
 
 /// What kind of file a name is.

@@ -1,212 +1,306 @@
-//! Floor 3: what a block store means. STUB: the public face that `ffi` calls.
+//! Floor 3: what a block store means. [`Store`] is the face that `ffi` calls.
+//!
+//! Who shares what is listed in `shared.rs`; every table and decision is in `core.rs` and its parts; pure modules are
+//! `routing`, `layout`, `chain`, `commit`, `task`, `call`, `backend`, and the core itself.
+
+mod backend;
+mod call;
+mod chain;
+mod commit;
+mod core;
+mod dump;
+mod flow;
+pub mod layout;
+mod lookup;
+mod open;
+mod report;
+pub mod routing;
+mod shared;
+#[cfg(test)]
+mod sim;
+mod step;
+mod submit;
+mod supervisor;
+mod sweep;
+mod task;
+mod timing;
+mod types;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::config::{Config, Shape};
-use crate::engine::Segment;
-use crate::error::Error;
+use crate::error::{Error, Status};
+use crate::log::{self, Level};
 use crate::stats::Snapshot;
-
-/// A block's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct BlockId(pub [u8; 16]);
-
-/// Load or dump.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskKind {
-    /// From the storage into the caller's memory.
-    Load,
-    /// From the caller's memory to the storage.
-    Dump,
-}
-
-/// One shard of a task, checked against the shape.
-#[derive(Debug, Clone)]
-pub struct ShardRequest {
-    /// Its block.
-    pub block: BlockId,
-    /// Its index in the block.
-    pub index: u32,
-    /// Its tensors.
-    pub memory: Vec<Segment>,
-}
-
-/// How a task ended.
-#[derive(Debug, Clone, Default)]
-pub struct TaskResult {
-    shards: usize,
-    errors: Vec<(usize, Error)>,
-}
-
-impl TaskResult {
-    /// Shards of the task.
-    #[must_use]
-    pub fn shards(&self) -> usize {
-        self.shards
-    }
-
-    /// The error of shard `at` of the call.
-    #[must_use]
-    pub fn error(&self, at: usize) -> Option<&Error> {
-        self.errors.iter().find(|(index, _)| *index == at).map(|(_, error)| error)
-    }
-
-    /// The first failing shard's error, in shard order.
-    ///
-    /// # Errors
-    /// That error.
-    pub fn first_error(&self) -> Result<(), Error> {
-        match self.errors.iter().min_by_key(|(index, _)| *index) {
-            Some((_, error)) => Err(error.clone()),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The answer of `lookup`.
-#[derive(Debug)]
-pub struct Lookup {
-    /// One an id.
-    pub found: Vec<bool>,
-    /// Why some could not be asked.
-    pub error: Option<Error>,
-}
-
-/// The answer of `lookup_prefix` and `lookup_last`.
-#[derive(Debug)]
-pub struct LookupIndex {
-    /// The index, or -1.
-    pub index: i64,
-    /// Why some could not be asked.
-    pub error: Option<Error>,
-}
-
-/// State of a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackendState {
-    /// Takes part in routing.
-    Available,
-    /// Excluded by its window.
-    Excluded,
-    /// Taken out by an operator.
-    Out,
-}
-
-impl BackendState {
-    /// The number that crosses the C ABI.
-    #[must_use]
-    pub fn code(self) -> i32 {
-        match self {
-            BackendState::Available => 0,
-            BackendState::Excluded => 1,
-            BackendState::Out => 2,
-        }
-    }
-}
-
-/// What an operator wants of a backend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setting {
-    /// Out of routing.
-    Out,
-    /// In, whatever the window says.
-    In,
-    /// The window decides.
-    Auto,
-}
-
-/// The health of one backend (fields: `kvpath_backend_health_t`).
-#[derive(Debug, Clone)]
-#[expect(missing_docs, reason = "described once, at kvpath_backend_health_t")]
-pub struct BackendReport {
-    pub path: String,
-    pub state: BackendState,
-    pub since_ms: u64,
-    pub samples: u32,
-    pub failures: u32,
-    pub in_flight: u64,
-    pub abandoned: u64,
-    pub direct: bool,
-    pub probe_threads: u32,
-    pub probes: u64,
-    pub probe_failures: u64,
-    pub transitions: u64,
-    pub last_errno: i32,
-    pub last_error: String,
-}
+use open::Threads;
+use shared::Shared;
+use submit::{Plan, closed, unknown_task};
+use task::Found;
+pub use types::{
+    BackendReport, BackendState, BlockId, Lookup, LookupIndex, Setting, ShardRequest, TaskKind,
+    TaskResult,
+};
 
 /// An open store.
-pub struct Store {}
+pub struct Store {
+    config: Config,
+    shared: Arc<Shared>,
+    report: report::Facts,
+    /// Taken by `close`.
+    threads: Mutex<Option<Threads>>,
+}
 
-#[expect(missing_docs, clippy::missing_errors_doc, reason = "stub")]
 impl Store {
-    pub fn open(_config: Config) -> Result<Arc<Store>, Error> {
-        Err(Error::invalid("stub"))
+    /// Checks every backend and opens the store (R8, R10–R13).
+    ///
+    /// # Errors
+    /// What failed, where and why; nothing is left behind (R12).
+    pub fn open(config: Config) -> Result<Arc<Store>, Error> {
+        open::open(config).map(Arc::new)
     }
+
+    /// Closes the store (R54).
+    ///
+    /// # Errors
+    /// `Closed` where another call closes it already; `Timeout` where threads still hang after close_timeout_ms.
     pub fn close(&self) -> Result<(), Error> {
-        todo!()
+        let Some(threads) = self.threads.lock().take() else {
+            return Err(Error::new(Status::Closed, "the store is being closed already"));
+        };
+        threads.close(&self.shared, &self.config)
     }
+
+    /// The sizes, where transfers are on.
+    ///
+    /// # Errors
+    /// `Unsupported` in the lookup-only role.
     pub fn transfer_shape(&self) -> Result<Shape, Error> {
-        todo!()
+        let off = || Error::new(Status::Unsupported, "transfers are off: device_id is -1");
+        if self.config.transfers { self.config.shape.ok_or_else(off) } else { Err(off()) }
     }
-    pub fn submit(&self, _kind: TaskKind, _shards: Vec<ShardRequest>) -> Result<u64, Error> {
-        todo!()
+
+    /// Accepts a task (R26).
+    ///
+    /// # Errors
+    /// See `kvpath_load` and `kvpath_dump`.
+    pub fn submit(&self, kind: TaskKind, shards: Vec<ShardRequest>) -> Result<u64, Error> {
+        self.transfer_shape()?;
+        let plan = Plan::new(kind, shards)?;
+        self.shared.with(|core, now, fx| core.submit(kind, plan, now, fx))
     }
-    pub fn task_shards(&self, _task: u64) -> Result<usize, Error> {
-        todo!()
+
+    /// Shards of a task.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn task_shards(&self, task: u64) -> Result<usize, Error> {
+        self.shared.read(|core| core.tasks.shards(task)).ok_or_else(|| unknown_task(task))
     }
-    pub fn check(&self, _task: u64) -> Result<bool, Error> {
-        todo!()
+
+    /// Whether a task has finished.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn check(&self, task: u64) -> Result<bool, Error> {
+        match self.shared.read(|core| core.tasks.find(task)) {
+            Found::Running(_) => Ok(false),
+            Found::Finished => Ok(true),
+            Found::Unknown => Err(unknown_task(task)),
+        }
     }
-    pub fn wait(&self, _task: u64, _limit_ms: u64) -> Result<TaskResult, Error> {
-        todo!()
+
+    /// Waits for a task and consumes it.
+    ///
+    /// # Errors
+    /// `Retry` where it has not finished in `limit_ms`; `NotFound`.
+    pub fn wait(&self, task: u64, limit_ms: u64) -> Result<TaskResult, Error> {
+        let found = self.shared.read(|core| match core.tasks.consume(task) {
+            Some(result) => Ok(result),
+            None => Err(core.tasks.find(task)),
+        });
+        let cell = match found {
+            Ok(result) => return Ok(result),
+            Err(Found::Running(cell)) => cell,
+            Err(Found::Finished | Found::Unknown) => return Err(unknown_task(task)),
+        };
+        let limit = (limit_ms > 0).then(|| Duration::from_millis(limit_ms));
+        if !cell.wait(limit) {
+            let text = format!("task {task} has not finished in {limit_ms} ms");
+            return Err(Error::new(Status::Retry, text));
+        }
+        self.shared.read(|core| core.tasks.consume(task)).ok_or_else(|| unknown_task(task))
     }
-    pub fn cancel(&self, _task: u64) -> Result<(), Error> {
-        todo!()
+
+    /// Ends what has not started of a task.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn cancel(&self, task: u64) -> Result<(), Error> {
+        self.shared.with(|core, now, fx| core.cancel(task, now, fx))
     }
-    pub fn forget(&self, _task: u64) -> Result<(), Error> {
-        todo!()
+
+    /// Drops a handle.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn forget(&self, task: u64) -> Result<(), Error> {
+        let known = self.shared.read(|core| core.tasks.forget(task));
+        if known { Ok(()) } else { Err(unknown_task(task)) }
     }
-    pub fn finished(&self, _max: usize) -> Result<Vec<u64>, Error> {
-        todo!()
+
+    /// Lists tasks that have finished.
+    ///
+    /// # Errors
+    /// None at present.
+    pub fn finished(&self, max: usize) -> Result<Vec<u64>, Error> {
+        Ok(self.shared.finished(max))
     }
+
+    /// The descriptor to poll.
+    ///
+    /// # Errors
+    /// `OsError`.
     pub fn event_fd(&self) -> Result<i32, Error> {
-        todo!()
+        self.shared.event_fd()
     }
-    pub fn lookup(&self, _ids: &[BlockId]) -> Result<Lookup, Error> {
-        todo!()
+
+    /// Asks for each block (R61).
+    ///
+    /// # Errors
+    /// `Closed`. What could not be asked is in the answer.
+    pub fn lookup(&self, ids: &[BlockId]) -> Result<Lookup, Error> {
+        lookup::each(&self.shared, ids)
     }
-    pub fn lookup_prefix(&self, _ids: &[BlockId]) -> Result<LookupIndex, Error> {
-        todo!()
+
+    /// The last index before the first absent block.
+    ///
+    /// # Errors
+    /// As [`Store::lookup`].
+    pub fn lookup_prefix(&self, ids: &[BlockId]) -> Result<LookupIndex, Error> {
+        lookup::prefix(&self.shared, ids)
     }
-    pub fn lookup_last(&self, _ids: &[BlockId]) -> Result<LookupIndex, Error> {
-        todo!()
+
+    /// The highest index that is present.
+    ///
+    /// # Errors
+    /// As [`Store::lookup`].
+    pub fn lookup_last(&self, ids: &[BlockId]) -> Result<LookupIndex, Error> {
+        lookup::last(&self.shared, ids)
     }
-    pub fn commit(&self, _id: BlockId, _success: bool) -> Result<(), Error> {
-        todo!()
+
+    /// Ends a block that was dumped.
+    ///
+    /// # Errors
+    /// See `kvpath_commit`.
+    pub fn commit(&self, id: BlockId, success: bool) -> Result<(), Error> {
+        self.transfer_shape()?;
+        let unknown = || {
+            let text = format!("block {id}: not unfinished in this store, and not stored");
+            Error::new(Status::NotFound, text)
+        };
+        if !success {
+            let dropped = self.shared.with(|core, now, fx| core.drop_block(id, now, fx))?;
+            return if dropped { Ok(()) } else { Err(unknown()) };
+        }
+        let begun = self.shared.with(|core, now, fx| core.begin_commit_call(id, now, fx))?;
+        let Some((call, cell)) = begun else {
+            // Committed before: nothing to do, and no error (R42).
+            let answer = self.lookup(&[id])?;
+            return match answer.error {
+                Some(error) => Err(error),
+                None if answer.found[0] => Ok(()),
+                None => Err(unknown()),
+            };
+        };
+        self.finish_call(call, &cell)
     }
-    pub fn remove(&self, _ids: &[BlockId]) -> Result<(), Error> {
-        todo!()
+
+    fn finish_call(&self, call: u64, cell: &task::Cell) -> Result<(), Error> {
+        cell.wait(None);
+        match self.shared.read(|core| core.take_call(call)) {
+            Some(call) => call.first_error().map_or(Ok(()), Err),
+            None => Err(closed()),
+        }
     }
+
+    /// Removes blocks (R44).
+    ///
+    /// # Errors
+    /// The first block's error in the order of the call.
+    pub fn remove(&self, ids: &[BlockId]) -> Result<(), Error> {
+        let begun = self.shared.with(|core, now, fx| core.begin_remove(ids, now, fx));
+        let (call, cell) = begun?;
+        self.finish_call(call, &cell)
+    }
+
+    /// Reads the availability mask (R55).
+    ///
+    /// # Errors
+    /// `StoreUnhealthy`.
     pub fn check_health(&self) -> Result<(), Error> {
-        todo!()
+        if self.shared.mask.load(Ordering::Acquire) == 0 {
+            return Err(Error::new(Status::StoreUnhealthy, "no backend is available"));
+        }
+        Ok(())
     }
+
+    /// The health of each backend (R56).
+    #[must_use]
     pub fn health(&self) -> Vec<BackendReport> {
-        todo!()
+        report::health(&self.shared, &self.report)
     }
+
+    /// The health report as JSON.
+    #[must_use]
     pub fn health_json(&self) -> String {
-        todo!()
+        report::health_json(&self.shared, &self.report)
     }
-    pub fn backend_set(&self, _path: &str, _setting: Setting) -> Result<(), Error> {
-        todo!()
+
+    /// An operator's word about a backend (R56).
+    ///
+    /// # Errors
+    /// `InvalidParam` where no backend has this path.
+    pub fn backend_set(&self, path: &str, setting: Setting) -> Result<(), Error> {
+        let wanted = path.trim_end_matches('/');
+        let lane = self.config.backends.iter().position(|b| b.trim_end_matches('/') == wanted);
+        let Some(lane) = lane else {
+            let known = self.config.backends.join(", ");
+            return Err(Error::invalid(format!("no backend has the path {path:?}; there are {known}")));
+        };
+        self.shared.with(|core, now, fx| core.set_backend(lane, setting, now, fx));
+        Ok(())
     }
+
+    /// The counters.
+    #[must_use]
     pub fn stats(&self) -> Snapshot {
-        todo!()
+        let threads = report::threads(&self.shared, &self.report);
+        Snapshot { threads, ..self.shared.read(|core| core.snapshot()) }
     }
+
+    /// Counters, effective configuration and engine as JSON (R92).
+    #[must_use]
     pub fn stats_json(&self) -> String {
-        todo!()
+        report::stats_json(&self.stats(), &self.config, &self.report)
     }
+
+    /// The counters as Prometheus text.
+    #[must_use]
     pub fn metrics(&self) -> String {
-        todo!()
+        report::metrics(&self.stats(), &self.health())
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Some(threads) = self.threads.lock().take()
+            && let Err(error) = threads.close(&self.shared, &self.config)
+        {
+            log::emit(Level::Error, "KV1004", &error.text);
+        }
     }
 }

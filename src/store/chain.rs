@@ -1,0 +1,208 @@
+//! A chain: one piece of work that goes from backend to backend until it succeeds or nothing is left to try
+//! (R27). A transfer, a commit, a lookup, a removal are chains. Plain data and small pure questions; who moves
+//! chains is `core.rs`.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::types::BlockId;
+use crate::clock::Time;
+use crate::engine::{Memory, StatMany, Tag};
+use crate::error::{Failure, Status};
+
+/// Names a chain; never used twice by a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ChainId(pub u64);
+
+/// Shards of one task that are adjacent in one file (R38).
+#[derive(Debug, Clone)]
+pub struct Shards {
+    /// The task.
+    pub task: u64,
+    /// Index of the first shard in the block.
+    pub first: u32,
+    /// The position in the call of each shard, in file order.
+    pub positions: Vec<usize>,
+    /// Their memory, in file order.
+    pub memory: Arc<Memory>,
+}
+
+impl Shards {
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.positions.len()
+    }
+}
+
+/// Who is told how a shard, or a commit, ended: positions of a task, or a waiting call.
+#[derive(Debug, Clone)]
+pub enum Waiter {
+    /// These positions of this task.
+    Task {
+        /// The task.
+        task: u64,
+        /// Positions in its call.
+        positions: Vec<usize>,
+    },
+    /// Position `position` of this call.
+    Call {
+        /// The call.
+        call: u64,
+        /// Position in it.
+        position: usize,
+    },
+}
+
+/// What a chain is for.
+#[derive(Debug)]
+pub enum Work {
+    /// Read shards.
+    Load(Shards),
+    /// Write shards into a generation's temporary.
+    Dump {
+        /// The shards.
+        shards: Shards,
+        /// The generation.
+        generation: u64,
+        /// This chain creates the temporary.
+        create: bool,
+        /// Who else waits for these shards to be committed.
+        also: Vec<Waiter>,
+    },
+    /// Give a temporary its final name.
+    Commit {
+        /// The generation.
+        generation: u64,
+        /// Who is told.
+        waiters: Vec<Waiter>,
+        /// The whole block, where one task dumped it: it can be written again through another backend (R42).
+        rewrite: Option<Shards>,
+        /// First sync what was written through this backend (R42).
+        detour: Option<usize>,
+    },
+    /// Remove a block.
+    Remove {
+        /// The call that waits.
+        call: u64,
+        /// Position in it.
+        position: usize,
+    },
+    /// Ask whether blocks are there.
+    Lookup {
+        /// The call that waits.
+        call: u64,
+        /// Positions in it that are still open, with their blocks.
+        open: Vec<(usize, BlockId)>,
+        /// The present attempt's list.
+        asked: Option<Arc<StatMany>>,
+    },
+    /// Remove a temporary of this store, best effort.
+    Discard {
+        /// The generation.
+        generation: u64,
+    },
+    /// Look for temporaries of dead writers in one `dir` (R46).
+    Sweep {
+        /// Its number.
+        dir: u32,
+    },
+    /// Remove one temporary of a dead writer.
+    SweepOne {
+        /// Path below the root.
+        relative: String,
+    },
+}
+
+/// Which slots a chain takes, and in which queue it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Lookups.
+    Lookup,
+    /// Commits, removals, discards.
+    Metadata,
+    /// Loads.
+    Load,
+    /// Dumps.
+    Dump,
+    /// What can wait: sweeps.
+    Idle,
+}
+
+/// All classes.
+pub const CLASSES: [Class; 5] =
+    [Class::Lookup, Class::Metadata, Class::Load, Class::Dump, Class::Idle];
+
+impl Work {
+    /// See [`Class`].
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Work::Load(_) => Class::Load,
+            Work::Dump { .. } => Class::Dump,
+            Work::Commit { .. } | Work::Remove { .. } | Work::Discard { .. } => Class::Metadata,
+            Work::Lookup { .. } => Class::Lookup,
+            Work::Sweep { .. } | Work::SweepOne { .. } => Class::Idle,
+        }
+    }
+
+    /// The shards of a transfer.
+    #[must_use]
+    pub fn shards(&self) -> Option<&Shards> {
+        match self {
+            Work::Load(shards) | Work::Dump { shards, .. } => Some(shards),
+            _ => None,
+        }
+    }
+}
+
+/// Where a chain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Waits until another chain has created the temporary.
+    Parked,
+    /// In the queue of this lane.
+    Queued(usize),
+    /// An attempt runs under this tag.
+    Running(Tag),
+}
+
+/// Why a chain's last attempt failed.
+#[derive(Debug, Clone)]
+pub struct LastError {
+    /// Through which backend.
+    pub lane: usize,
+    /// What.
+    pub failure: Failure,
+    /// The status that it becomes if nothing else is left.
+    pub status: Status,
+}
+
+/// One piece of work on its way.
+#[derive(Debug)]
+pub struct Chain {
+    /// What for.
+    pub work: Work,
+    /// The block that decides the route.
+    pub block: BlockId,
+    /// Its primary.
+    pub primary: usize,
+    /// Backends that were tried.
+    pub tried: u64,
+    /// Attempts begun.
+    pub attempts: u32,
+    /// The backend of the first attempt.
+    pub first_lane: Option<usize>,
+    /// The last failure.
+    pub last: Option<LastError>,
+    /// Where it is.
+    pub place: Place,
+    /// Attempts of this chain that were given up and are still in the kernel.
+    pub in_kernel: HashSet<Tag>,
+    /// When it was made.
+    pub made: Time,
+    /// The temporary was found to be gone from a path that shows the storage.
+    pub vanished: bool,
+    /// A second look was taken at a file of a wrong size (R23).
+    pub looked_again: bool,
+}

@@ -1,0 +1,427 @@
+//! The core: every table of a store and every decision about them, behind one lock. Pure: it takes inputs and
+//! `now`, and what must happen outside comes back in [`Effects`], to be done after the lock was let go. It never
+//! waits, never does I/O, never wakes anybody itself.
+//!
+//! Its parts: `core.rs` the tables and what engines ask (pull, complete) · `step.rs` the steps of an attempt ·
+//! `flow.rs` chains from backend to backend · `dump.rs` blocks in progress · `submit.rs` tasks and calls begin ·
+//! `timing.rs` limits.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::backend::{LaneState, PathFacts, Slots};
+use super::call::Calls;
+use super::chain::{Chain, ChainId, Class, Place, Work};
+use super::commit::Blocks;
+use super::layout::Layout;
+use super::step::Step;
+use super::task::{Cell, Tasks};
+use super::types::BlockId;
+use crate::clock::{Clock, Time};
+use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
+use crate::engine::{Gate, Op, Outcome, Tag, Want};
+use crate::error::{Error, Failure};
+use crate::health::state::{BackendHealth, Epoch, HealthParams};
+use crate::health::table::HealthTable;
+use crate::health::window::Rule;
+use crate::log::Level;
+use crate::stats::Snapshot;
+
+/// What the core was configured with. Never changes.
+#[derive(Debug, Clone)]
+pub struct Rules {
+    /// Sizes; `None`: lookups only.
+    pub shape: Option<Shape>,
+    /// Limit of a task, and of commits and removals.
+    pub task_limit: Option<Duration>,
+    /// Limit of one attempt of a transfer (R28).
+    pub attempt_limit: Option<Duration>,
+    /// Limit of one attempt of a commit or removal.
+    pub metadata_limit: Option<Duration>,
+    /// Limit of a lookup call, and of one attempt of it (R63).
+    pub lookup_limit: Option<(Duration, Duration)>,
+    /// See [`CommitPolicy`].
+    pub commit_policy: CommitPolicy,
+    /// See [`CommitSync`].
+    pub commit_sync: CommitSync,
+    /// See [`FailureScope`].
+    pub scope: FailureScope,
+    /// R24.
+    pub verify_mount: bool,
+    /// R30; `false`: R32.
+    pub isolated: bool,
+    /// A hit needs the block's size (R62).
+    pub lookup_size: bool,
+    /// Shards accepted at a time.
+    pub max_queued_shards: usize,
+    /// Lookups in flight on one backend.
+    pub lookup_concurrency: usize,
+    /// Mode of directories.
+    pub dir_mode: u32,
+    /// Mode of files, less the umask.
+    pub file_mode: u32,
+    /// Age at which unfinished blocks and foreign temporaries are dropped (R46).
+    pub temp_ttl: Duration,
+    /// W of R20.
+    pub window: usize,
+    /// Failures that exclude (R21).
+    pub threshold: usize,
+}
+
+/// A message for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// How important.
+    pub level: Level,
+    /// Stable id.
+    pub id: &'static str,
+    /// Text.
+    pub text: String,
+}
+
+/// What must happen once the core's lock is free.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// More ops can be pulled: (lane, how many).
+    pub wake: Vec<(usize, usize)>,
+    /// Tasks and calls that ended.
+    pub finished: Vec<Arc<Cell>>,
+    /// Ops that were given up in the kernel.
+    pub abandon: Vec<(usize, Tag)>,
+    /// For the log.
+    pub messages: Vec<Message>,
+    /// A backend was excluded: recovery has work.
+    pub excluded: bool,
+    /// The judge must wake no later than this.
+    pub arm: Option<Time>,
+    /// A task ended that `finished` can list.
+    pub listed: bool,
+    /// Nothing is left to do.
+    pub quiet: bool,
+}
+
+impl Effects {
+    /// One more op can be pulled from `lane`.
+    pub fn wake_one(&mut self, lane: usize) {
+        match self.wake.iter_mut().find(|(index, _)| *index == lane) {
+            Some((_, jobs)) => *jobs += 1,
+            None => self.wake.push((lane, 1)),
+        }
+    }
+
+    /// Logs.
+    pub fn log(&mut self, level: Level, id: &'static str, text: String) {
+        self.messages.push(Message { level, id, text });
+    }
+}
+
+/// How an attempt is to end when its worker leaves the gate.
+#[derive(Debug)]
+pub enum Pending {
+    /// Its time limit passed.
+    TimedOut,
+    /// Its chain ends with this error.
+    End(Error),
+}
+
+/// One try of one chain through one backend.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Its chain; `None` once the chain ended without it: it is watched to its limit (R28).
+    pub chain: Option<ChainId>,
+    /// Its backend.
+    pub lane: usize,
+    /// Its slot.
+    pub class: Class,
+    /// Its block.
+    pub block: BlockId,
+    /// Shared with the op.
+    pub gate: Arc<Gate>,
+    /// When it began.
+    pub started: Time,
+    /// When it times out.
+    pub limit: Option<Time>,
+    /// The present step.
+    pub step: Step,
+    /// The step waits for an engine to pull it; since when.
+    pub waiting: Option<Time>,
+    /// It was given up and is in the kernel; the availability epoch of its backend then (R29).
+    pub abandoned: Option<Epoch>,
+    /// What happens when its worker leaves the gate.
+    pub pending: Option<Pending>,
+    /// It may create the temporary of this generation.
+    pub creates: Option<u64>,
+    /// A directory was made in this attempt already.
+    pub made_dir: bool,
+}
+
+/// The tables of a store. Everything in here has one owner: the lock around it.
+#[derive(Debug)]
+pub struct Core {
+    pub(super) rules: Rules,
+    /// Handed on to lists of files; never read here.
+    pub(super) clock: Clock,
+    pub(super) layout: Arc<Layout>,
+    pub(super) lanes: Vec<LaneState>,
+    pub(super) health: HealthTable,
+    pub(super) mask: Arc<AtomicU64>,
+    pub(super) tasks: Tasks,
+    pub(super) calls: Calls,
+    pub(super) chains: HashMap<ChainId, Chain>,
+    pub(super) attempts: HashMap<Tag, Attempt>,
+    pub(super) blocks: Blocks,
+    pub(super) stats: Snapshot,
+    pub(super) closing: bool,
+    pub(super) sweeping: Option<super::sweep::Sweep>,
+    /// When the judge wakes next, as far as it knows.
+    pub(super) armed: Option<Time>,
+    last_chain: u64,
+    last_tag: u64,
+}
+
+impl Core {
+    /// A core with nothing to do. `mask` is where the availability mask is published (R18).
+    #[must_use]
+    pub fn new(
+        rules: Rules,
+        clock: Clock,
+        layout: Arc<Layout>,
+        facts: Vec<PathFacts>,
+        slots: Slots,
+        mask: Arc<AtomicU64>,
+        now: Time,
+    ) -> Core {
+        let shards = rules.shape.map_or(0, |shape| shape.shards());
+        let params = HealthParams {
+            rule: Rule { window: rules.window, threshold: rules.threshold },
+            one_bad_block: rules.scope == FailureScope::Path,
+        };
+        let health = (0..facts.len()).map(|lane| BackendHealth::available(lane, params, now));
+        let health = HealthTable::new(health.collect());
+        mask.store(health.available_mask(), Ordering::Release);
+        Core {
+            clock,
+            layout,
+            lanes: facts.into_iter().map(|facts| LaneState::new(facts, slots)).collect(),
+            health,
+            mask,
+            tasks: Tasks::default(),
+            calls: Calls::default(),
+            chains: HashMap::new(),
+            attempts: HashMap::new(),
+            blocks: Blocks::new(usize::try_from(shards).unwrap_or(0)),
+            stats: Snapshot::default(),
+            closing: false,
+            sweeping: None,
+            armed: None,
+            last_chain: 0,
+            last_tag: 0,
+            rules,
+        }
+    }
+
+    /// How many backends are configured.
+    #[must_use]
+    pub fn n(&self) -> usize {
+        self.lanes.len()
+    }
+
+    pub(super) fn new_tag(&mut self) -> Tag {
+        self.last_tag += 1;
+        Tag(self.last_tag)
+    }
+
+    /// Adds a chain that is in no place yet; the caller parks or routes it.
+    pub(super) fn add_chain(&mut self, work: Work, block: BlockId, now: Time) -> ChainId {
+        self.last_chain += 1;
+        let id = ChainId(self.last_chain);
+        let primary = super::routing::primary(&block, self.n());
+        let chain = Chain {
+            work,
+            block,
+            primary,
+            tried: 0,
+            attempts: 0,
+            first_lane: None,
+            last: None,
+            place: Place::Parked,
+            in_kernel: HashSet::new(),
+            made: now,
+            vanished: false,
+            looked_again: false,
+        };
+        self.chains.insert(id, chain);
+        id
+    }
+
+    /// An engine of `lane` can start an op (R28: from now on its time runs).
+    pub fn pull(&mut self, lane: usize, want: Want, now: Time, fx: &mut Effects) -> Option<Op> {
+        if let Some(op) = self.pull_continuation(lane, want, now) {
+            return Some(op);
+        }
+        loop {
+            let id = self.lanes[lane].pop(want)?;
+            let valid = self.chains.get(&id).is_some_and(|c| c.place == Place::Queued(lane));
+            if valid && let Some(op) = self.start(id, lane, now, fx) {
+                return Some(op);
+            }
+        }
+    }
+
+    fn pull_continuation(&mut self, lane: usize, want: Want, now: Time) -> Option<Op> {
+        loop {
+            let queue = &mut self.lanes[lane].continuations;
+            let wanted = |class: Class, transfer: bool| match want {
+                Want::Any => true,
+                Want::Transfers => transfer && matches!(class, Class::Load | Class::Dump),
+                Want::Metadata => !transfer,
+            };
+            let attempts = &self.attempts;
+            let at = queue.iter().position(|(tag, class)| {
+                let transfer = attempts.get(tag).is_some_and(|attempt| attempt.step.moves_bytes());
+                wanted(*class, transfer)
+            })?;
+            let (tag, _) = queue.remove(at)?;
+            let Some(attempt) = self.attempts.get_mut(&tag) else { continue };
+            if let Some(since) = attempt.waiting.take() {
+                // Waiting here is never held against the backend.
+                attempt.limit = attempt.limit.map(|limit| limit.plus(now.since(since)));
+            }
+            if let Some(op) = self.make_op(tag) {
+                return Some(op);
+            }
+        }
+    }
+
+    /// Begins the next attempt of a queued chain.
+    fn start(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) -> Option<Op> {
+        let tag = self.new_tag();
+        let step = self.first_step(id, lane, now)?;
+        let limit = {
+            let chain = self.chains.get(&id)?;
+            match chain.work.class() {
+                Class::Load | Class::Dump => self.rules.attempt_limit,
+                Class::Lookup => self.rules.lookup_limit.map(|(_, attempt)| attempt),
+                Class::Metadata | Class::Idle => self.rules.metadata_limit,
+            }
+        };
+        let chain = self.chains.get_mut(&id)?;
+        chain.attempts += 1;
+        chain.first_lane.get_or_insert(lane);
+        chain.place = Place::Running(tag);
+        if chain.attempts > 1 {
+            self.stats.retries += 1;
+        }
+        let creates = match chain.work {
+            Work::Dump { generation, create: true, .. } => Some(generation),
+            _ => None,
+        };
+        let attempt = Attempt {
+            chain: Some(id),
+            lane,
+            class: chain.work.class(),
+            block: chain.block,
+            gate: Arc::new(Gate::new()),
+            started: now,
+            limit: limit.map(|limit| now.plus(limit)),
+            step,
+            waiting: None,
+            abandoned: None,
+            pending: None,
+            creates,
+            made_dir: false,
+        };
+        self.lanes[lane].take_slot(attempt.class);
+        self.arm(attempt.limit, fx);
+        self.attempts.insert(tag, attempt);
+        self.make_op(tag)
+    }
+
+    /// An op has ended. Everything it leads to is decided here.
+    pub fn complete(&mut self, tag: Tag, outcome: Outcome, now: Time, fx: &mut Effects) {
+        let Some(attempt) = self.attempts.remove(&tag) else {
+            debug_assert!(false, "an op completed twice");
+            return;
+        };
+        if attempt.abandoned.is_some() {
+            self.late(tag, attempt, &outcome, now, fx);
+        } else if attempt.chain.is_none() {
+            self.watched(&attempt, &outcome, now, fx);
+        } else {
+            self.advance(tag, attempt, outcome, now, fx);
+        }
+        self.note_quiet(fx);
+    }
+
+    /// Frees the slot of an attempt that ended.
+    pub(super) fn free_slot(&mut self, attempt: &Attempt) {
+        if attempt.abandoned.is_some() {
+            self.lanes[attempt.lane].abandoned -= 1;
+        } else {
+            self.lanes[attempt.lane].free_slot(attempt.class);
+        }
+    }
+
+    /// Makes sure that the judge looks at `limit`.
+    pub(super) fn arm(&mut self, limit: Option<Time>, fx: &mut Effects) {
+        if let Some(limit) = limit
+            && self.armed.is_none_or(|armed| limit < armed)
+        {
+            self.armed = Some(limit);
+            fx.arm = Some(fx.arm.map_or(limit, |other| other.min(limit)));
+        }
+    }
+
+    /// Notes when nothing is left to do, for `close`.
+    pub(super) fn note_quiet(&self, fx: &mut Effects) {
+        fx.quiet |= self.closing && self.chains.is_empty();
+    }
+
+    /// A copy of the counters.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        Snapshot {
+            dropped_results: self.tasks.dropped,
+            queued_shards: count(self.open_shards()),
+            in_flight: count(self.lanes.iter().map(LaneState::running).sum()),
+            abandoned: count(self.lanes.iter().map(|lane| lane.abandoned).sum()),
+            unfinished_blocks: count(self.blocks.len()),
+            ..self.stats
+        }
+    }
+
+    /// Shards accepted and not ended.
+    #[must_use]
+    pub fn open_shards(&self) -> usize {
+        self.tasks.open_positions()
+    }
+
+    /// "load of block …, shards 0–3".
+    pub(super) fn describe(&self, work: &Work, block: &BlockId) -> String {
+        let range = |shards: &super::chain::Shards| {
+            let last = u64::from(shards.first) + shards.count() as u64 - 1;
+            if shards.count() == 1 {
+                format!("shard {last}")
+            } else {
+                format!("shards {}–{last}", shards.first)
+            }
+        };
+        match work {
+            Work::Load(shards) => format!("load of block {block}, {}", range(shards)),
+            Work::Dump { shards, .. } => format!("dump of block {block}, {}", range(shards)),
+            Work::Commit { .. } => format!("commit of block {block}"),
+            Work::Remove { .. } => format!("remove of block {block}"),
+            Work::Lookup { .. } => "lookup".into(),
+            Work::Discard { .. } => format!("removal of a temporary of block {block}"),
+            Work::Sweep { .. } | Work::SweepOne { .. } => "sweep of temporaries".into(),
+        }
+    }
+
+    /// The text of a failure on a backend.
+    pub(super) fn failure_text(&self, lane: usize, failure: &Failure) -> String {
+        format!("backend {}: {failure}", self.layout.root(lane))
+    }
+}

@@ -1,0 +1,455 @@
+//! Blocks in progress: what a written, failed or committed shard means for its block (R5, R40–R42).
+
+use std::sync::Arc;
+
+use super::chain::{ChainId, Place, Shards, Waiter, Work};
+use super::commit::{Creation, Level as Safety, Shard, waiter};
+use super::core::{Attempt, Core, Effects};
+use super::types::BlockId;
+use crate::clock::Time;
+use crate::config::{CommitPolicy, CommitSync};
+use crate::error::{Error, Status};
+use crate::log::Level;
+
+impl Core {
+    /// Starts chains for shards that nobody writes yet.
+    pub(super) fn begin_dump(
+        &mut self,
+        block: BlockId,
+        shards: Shards,
+        now: Time,
+        fx: &mut Effects,
+    ) -> Option<ChainId> {
+        let progress = self.blocks.begin(block, now);
+        let (generation, creation) = (progress.generation, progress.creation);
+        let (first, count) = (shards.first, shards.count());
+        let create = creation == Creation::Absent;
+        let id = self.add_chain(Work::Dump { shards, generation, create, also: Vec::new() }, block, now);
+        let progress = self.blocks.live(&block, generation)?;
+        progress.touched = now;
+        progress.mark(first, count, Shard::InFlight(id));
+        match creation {
+            Creation::Absent => progress.creation = Creation::By(id),
+            Creation::By(_) => {
+                progress.parked.push(id);
+                return Some(id);
+            }
+            Creation::Done => {}
+        }
+        self.route(id, now, fx);
+        Some(id)
+    }
+
+    /// A dump's bytes are in the temporary.
+    pub(super) fn dump_succeeded(
+        &mut self,
+        id: ChainId,
+        lane: usize,
+        durable: bool,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(chain) = self.chains.remove(&id) else { return };
+        let (block, tried) = (chain.block, chain.tried);
+        let Work::Dump { shards, generation, also, .. } = chain.work else { return };
+        self.stats.dumped_shards += shards.count() as u64;
+        self.stats.dumped_bytes += shards.memory.bytes();
+        let level = self.safety(&shards, lane, durable);
+        let policy = self.rules.commit_policy;
+        let Some(progress) = self.blocks.live(&block, generation) else {
+            // Dropped or closed meanwhile: nobody will ever see these bytes.
+            let mut waiters = vec![waiter(&shards)];
+            waiters.extend(also);
+            return self.tell(waiters, &Err(closed_error(&block)), fx);
+        };
+        progress.touched = now;
+        progress.mark(shards.first, shards.count(), Shard::Written { lane, level });
+        let created = std::mem::replace(&mut progress.creation, Creation::Done);
+        let parked = match created {
+            Creation::Done => Vec::new(),
+            Creation::Absent | Creation::By(_) => std::mem::take(&mut progress.parked),
+        };
+        let behind = progress.take_behind(shards.first, shards.count());
+        let ready = progress.ready(policy) && progress.commit.is_none();
+        for waiting in parked {
+            self.unpark(waiting, now, fx);
+        }
+        let mut waiters = vec![waiter(&shards)];
+        waiters.extend(also);
+        waiters.extend(behind.iter().map(|(_, shards)| waiter(shards)));
+        if ready {
+            let whole = self.rules.shape.map(|shape| shape.block_bytes);
+            let rewrite = (whole == Some(shards.memory.bytes()) && level == Safety::Cached)
+                .then_some((shards, tried));
+            self.begin_commit(block, generation, waiters, rewrite, now, fx);
+        } else {
+            self.tell(waiters, &Ok(()), fx);
+        }
+    }
+
+    /// How safe the bytes of this transfer are for another path (R42).
+    fn safety(&self, shards: &Shards, lane: usize, durable: bool) -> Safety {
+        if !durable {
+            return Safety::Cached;
+        }
+        let Some(shape) = self.rules.shape else { return Safety::Cached };
+        let facts = &self.lanes[lane].facts;
+        let shared = shape.shard_bytes % facts.offset_align.max(1) != 0;
+        let whole = shards.memory.bytes() == shape.block_bytes;
+        let synced = !facts.direct || shared || (whole && self.rules.commit_sync != CommitSync::None);
+        if synced { Safety::Synced } else { Safety::Direct }
+    }
+
+    fn unpark(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        if self.chains.get(&id).is_some_and(|chain| chain.place == Place::Parked) {
+            self.route(id, now, fx);
+        }
+    }
+
+    /// A dump's chain has ended without success.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a chain that is gone")]
+    pub(super) fn dump_failed(
+        &mut self,
+        id: ChainId,
+        (block, generation): (BlockId, u64),
+        shards: &Shards,
+        result: &Result<(), Error>,
+        close: bool,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let behind = match self.blocks.live(&block, generation) {
+            None => Vec::new(),
+            Some(progress) => {
+                progress.mark(shards.first, shards.count(), Shard::Failed);
+                progress.touched = now;
+                progress.parked.retain(|parked| *parked != id);
+                progress.take_behind(shards.first, shards.count())
+            }
+        };
+        if close {
+            self.stats.closed_generations += 1;
+            fx.log(Level::Warn, "KV3001", closed_error(&block).text);
+            self.end_generation(block, generation, now, fx);
+        } else {
+            self.next_creator(block, generation, id, now, fx);
+        }
+        self.end_positions(shards.task, &shards.positions, result, fx);
+        for (_, waiting) in behind {
+            self.dump_again(block, waiting, now, fx);
+        }
+    }
+
+    /// Who waited behind a shard that failed writes it himself.
+    fn dump_again(&mut self, block: BlockId, shards: Shards, now: Time, fx: &mut Effects) {
+        if self.closing {
+            let error = Err(Error::new(Status::Closed, "the store is closing"));
+            return self.end_positions(shards.task, &shards.positions, &error, fx);
+        }
+        let task = shards.task;
+        if let Some(id) = self.begin_dump(block, shards, now, fx)
+            && let Some(task) = self.tasks.get_mut(task)
+        {
+            task.chains.push(id);
+        }
+    }
+
+    /// If its creator failed, the next transfer creates the temporary (R5).
+    fn next_creator(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        failed: ChainId,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(progress) = self.blocks.live(&block, generation) else { return };
+        if progress.creation != Creation::By(failed) {
+            return;
+        }
+        progress.creation = Creation::Absent;
+        if progress.parked.is_empty() {
+            return;
+        }
+        let next = progress.parked.remove(0);
+        progress.creation = Creation::By(next);
+        if let Some(chain) = self.chains.get_mut(&next)
+            && let Work::Dump { create, .. } = &mut chain.work
+        {
+            *create = true;
+        }
+        self.unpark(next, now, fx);
+    }
+
+    /// Gives up a generation: its other chains end, its temporary is removed.
+    pub(super) fn end_generation(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(progress) = self.blocks.end(&block, generation) else { return };
+        let others: Vec<ChainId> = progress
+            .shards
+            .iter()
+            .filter_map(|shard| match shard {
+                Shard::InFlight(id) => Some(*id),
+                _ => None,
+            })
+            .chain(progress.commit)
+            .collect();
+        for id in others {
+            self.terminate(id, closed_error(&block), now, fx);
+        }
+        let error = Err(closed_error(&block));
+        for (_, shards) in progress.behind {
+            self.end_positions(shards.task, &shards.positions, &error, fx);
+        }
+        self.discard(block, generation, now, fx);
+    }
+
+    /// Removes a temporary of this store, best effort.
+    pub(super) fn discard(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let id = self.add_chain(Work::Discard { generation }, block, now);
+        self.route(id, now, fx);
+    }
+
+    /// An attempt that could create a temporary has returned: if its generation is over, the file goes (R5).
+    pub(super) fn after_creation(&mut self, attempt: &Attempt, now: Time, fx: &mut Effects) {
+        let Some(generation) = attempt.creates else { return };
+        let live = self.blocks.live(&attempt.block, generation).is_some();
+        let committing = self.chains.values().any(|chain| {
+            chain.block == attempt.block
+                && matches!(chain.work, Work::Commit { generation: g, .. } if g == generation)
+        });
+        if !live && !committing {
+            self.discard(attempt.block, generation, now, fx);
+        }
+    }
+
+    /// Starts the commit of a generation.
+    pub(super) fn begin_commit(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        waiters: Vec<Waiter>,
+        rewrite: Option<(Shards, u64)>,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
+        let rewrite = rewrite.map(|(shards, _)| shards);
+        let work = Work::Commit { generation, waiters, rewrite, detour: None };
+        let id = self.add_chain(work, block, now);
+        if let Some(chain) = self.chains.get_mut(&id) {
+            chain.tried = tried;
+        }
+        if let Some(progress) = self.blocks.live(&block, generation) {
+            progress.commit = Some(id);
+        }
+        if !self.commit_needs_detour(id, now, fx) {
+            self.route(id, now, fx);
+        }
+    }
+
+    /// Before a commit through another backend than the one whose cache alone may hold shards, these are written
+    /// again (where one task has the whole block) or synced through the old one (R42). Says whether it took over.
+    pub(super) fn commit_needs_detour(
+        &mut self,
+        id: ChainId,
+        now: Time,
+        fx: &mut Effects,
+    ) -> bool {
+        let mask = self.health.available_mask();
+        let n = self.lanes.len();
+        let Some(chain) = self.chains.get_mut(&id) else { return false };
+        let block = chain.block;
+        let Work::Commit { generation, rewrite, detour, .. } = &mut chain.work else {
+            return false;
+        };
+        let generation = *generation;
+        if let Some(lane) = detour.take() {
+            // The sync through the old backend failed: what only it holds is lost.
+            self.cached_lost(id, lane, now, fx);
+            return true;
+        }
+        let Some(next) = super::routing::next(chain.primary, n, mask, chain.tried) else {
+            return false;
+        };
+        let Some(progress) = self.blocks.live(&block, generation) else { return false };
+        let Some(lane) = progress.cached_elsewhere(next) else { return false };
+        if let Some(shards) = rewrite.take() {
+            self.write_again(id, shards, now, fx);
+            return true;
+        }
+        *detour = Some(lane);
+        chain.place = Place::Queued(lane);
+        let class = chain.work.class();
+        self.lanes[lane].push(class, id);
+        fx.wake_one(lane);
+        true
+    }
+
+    /// The sync through the old backend is done: on with the commit.
+    pub(super) fn detour_done(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        if let Some(chain) = self.chains.get_mut(&id)
+            && let Work::Commit { detour, .. } = &mut chain.work
+        {
+            *detour = None;
+        }
+        if !self.commit_needs_detour(id, now, fx) {
+            self.route(id, now, fx);
+        }
+    }
+
+    fn cached_lost(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get(&id) else { return };
+        let block = chain.block;
+        if let Work::Commit { generation, .. } = chain.work
+            && let Some(progress) = self.blocks.live(&block, generation)
+        {
+            progress.lose(lane);
+        }
+        let why = chain.last.as_ref().map_or_else(String::new, |last| {
+            format!(": {}", self.failure_text(last.lane, &last.failure))
+        });
+        let error = Error::new(
+            Status::OsError,
+            format!("commit of block {block}: shards are only in the cache of a lost path{why}"),
+        );
+        self.end(id, Err(error), now, fx);
+    }
+
+    /// A commit becomes a dump again, through the next backend.
+    fn write_again(&mut self, id: ChainId, shards: Shards, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        let Work::Commit { generation, .. } = chain.work else { return };
+        let block = chain.block;
+        let (first, count) = (shards.first, shards.count());
+        let task = shards.task;
+        // The dumping task owns the dump again; whoever else waits goes along.
+        let mut also = Vec::new();
+        if let Work::Commit { waiters, .. } = &mut chain.work {
+            also = std::mem::take(waiters);
+        }
+        also.retain(|w| !matches!(w, Waiter::Task { task: other, .. } if *other == task));
+        chain.work = Work::Dump { shards, generation, create: false, also };
+        if let Some(progress) = self.blocks.live(&block, generation) {
+            progress.commit = None;
+            progress.mark(first, count, Shard::InFlight(id));
+        }
+        self.route(id, now, fx);
+    }
+
+    /// A commit has ended.
+    pub(super) fn commit_ended(
+        &mut self,
+        (block, generation): (BlockId, u64),
+        waiters: Vec<Waiter>,
+        result: &Result<(), Error>,
+        vanished: bool,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        match result {
+            Ok(()) => {
+                self.stats.committed_blocks += 1;
+                if let Some(progress) = self.blocks.end(&block, generation) {
+                    for (_, shards) in progress.behind {
+                        self.end_positions(shards.task, &shards.positions, &Ok(()), fx);
+                    }
+                }
+            }
+            Err(_) if vanished => self.end_generation(block, generation, now, fx),
+            Err(_) => {
+                if let Some(progress) = self.blocks.live(&block, generation) {
+                    progress.commit = None;
+                    progress.touched = now;
+                }
+            }
+        }
+        self.tell(waiters, result, fx);
+    }
+
+    /// Tells waiters how it ended.
+    pub(super) fn tell(
+        &mut self,
+        waiters: Vec<Waiter>,
+        result: &Result<(), Error>,
+        fx: &mut Effects,
+    ) {
+        for waiter in waiters {
+            match waiter {
+                Waiter::Task { task, positions } => {
+                    self.end_positions(task, &positions, result, fx);
+                }
+                Waiter::Call { call, position } => {
+                    let errors = result.clone().err().map(|error| (position, error));
+                    self.end_part(call, errors.into_iter().collect(), fx);
+                }
+            }
+        }
+    }
+
+    /// Whether a shard is neither written nor being written.
+    pub(super) fn nobody_writes(&mut self, block: BlockId, index: u32, now: Time) -> bool {
+        let progress = self.blocks.begin(block, now);
+        let shard = progress.shards.get(index as usize);
+        matches!(shard, Some(Shard::Missing | Shard::Failed) | None)
+    }
+
+    /// One shard of a dump that is written already, or being written (R42).
+    pub(super) fn join_dump(
+        &mut self,
+        block: BlockId,
+        shards: Shards,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let policy = self.rules.commit_policy;
+        let progress = self.blocks.begin(block, now);
+        if let Some(Shard::InFlight(_)) = progress.shards.get(shards.first as usize) {
+            progress.behind.push((shards.first, shards));
+            return;
+        }
+        let again = policy != CommitPolicy::Explicit && progress.ready(policy);
+        let generation = progress.generation;
+        let running = progress.commit;
+        let waiting = waiter(&shards);
+        match running.and_then(|id| self.chains.get_mut(&id)) {
+            Some(chain) => {
+                if let Work::Commit { waiters, .. } = &mut chain.work {
+                    waiters.push(waiting);
+                }
+            }
+            None if again => {
+                self.begin_commit(block, generation, vec![waiting], None, now, fx);
+            }
+            None => self.tell(vec![waiting], &Ok(()), fx),
+        }
+    }
+}
+
+/// Why bytes that were written will never be seen.
+fn closed_error(block: &BlockId) -> Error {
+    Error::new(
+        Status::Error,
+        format!(
+            "block {block}: its unfinished file was given up (an operation on it still hangs, or it was \
+             dropped); dump all its shards again"
+        ),
+    )
+}
+
+/// Joins memory of adjacent shards.
+#[must_use]
+pub(super) fn join_memory(parts: Vec<Vec<crate::engine::Segment>>) -> Arc<crate::engine::Memory> {
+    Arc::new(crate::engine::Memory::new(parts.into_iter().flatten()))
+}

@@ -1,0 +1,434 @@
+//! Chains from backend to backend: route, record, go on, end (R15, R16, R20–R22, R27–R29, R36).
+
+use super::chain::{ChainId, LastError, Place, Shards, Work};
+use super::core::{Attempt, Core, Effects, Pending};
+use super::routing;
+use super::step::Verdict;
+use super::types::BlockId;
+use crate::clock::Time;
+use crate::engine::{Done, FileInfo, Outcome, Tag};
+use crate::error::{Cause, Error, Failure, Status, Step};
+use crate::health::class::{self, Class, Context, Operation};
+use crate::health::state::{self, BackendState, Blame, Transition, Why};
+use crate::log::Level;
+
+/// What the store was doing, for texts and classes.
+pub(super) fn operation(work: &Work) -> Operation {
+    match work {
+        Work::Load(_) => Operation::Load,
+        Work::Dump { .. } => Operation::Dump,
+        Work::Commit { .. } => Operation::Commit,
+        Work::Lookup { .. } => Operation::Lookup,
+        Work::Remove { .. } => Operation::Remove,
+        Work::Discard { .. } | Work::Sweep { .. } | Work::SweepOne { .. } => Operation::Collect,
+    }
+}
+
+impl Core {
+    /// Sends a chain to its next candidate, or ends it where none is left (R15, R16).
+    pub(super) fn route(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        loop {
+            let Some(chain) = self.chains.get_mut(&id) else { return };
+            let mask = self.health.available_mask();
+            let n = self.lanes.len();
+            let Some(lane) = routing::next(chain.primary, n, mask, chain.tried) else {
+                let error = self.no_candidate(id);
+                return self.end(id, Err(error), now, fx);
+            };
+            let chain_class = chain.work.class();
+            let operation = operation(&chain.work);
+            if self.lanes[lane].too_many_abandoned() {
+                let cause = Cause::TooManyAbandoned(self.lanes[lane].abandoned);
+                let failure = Failure { step: Step::Open, cause };
+                chain.tried |= 1 << lane;
+                chain.last =
+                    Some(LastError { lane, failure: failure.clone(), status: Status::OsError });
+                let block = chain.block;
+                self.record_failure(lane, block, operation, &failure, now, fx);
+                continue;
+            }
+            chain.place = Place::Queued(lane);
+            self.lanes[lane].push(chain_class, id);
+            return fx.wake_one(lane);
+        }
+    }
+
+    fn no_candidate(&self, id: ChainId) -> Error {
+        let Some(chain) = self.chains.get(&id) else {
+            return Error::new(Status::Error, "no such chain");
+        };
+        let what = self.describe(&chain.work, &chain.block);
+        match &chain.last {
+            Some(last) => {
+                let why = self.failure_text(last.lane, &last.failure);
+                let tried = chain.tried.count_ones();
+                Error::new(last.status, format!("{what}: {why} (backends tried: {tried})"))
+            }
+            None => {
+                Error::new(Status::StoreUnhealthy, format!("{what}: no backend is available"))
+            }
+        }
+    }
+
+    /// A running attempt's op has come back.
+    pub(super) fn advance(
+        &mut self,
+        tag: Tag,
+        mut attempt: Attempt,
+        outcome: Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(id) = attempt.chain else { return };
+        let verdict = self.verdict(&mut attempt, id, outcome, now);
+        let pending = attempt.pending.take();
+        let verdict = match (verdict, pending) {
+            (verdict, None) => verdict,
+            (Verdict::Success(done), Some(_)) => Verdict::Success(done),
+            (Verdict::NotFound, Some(_)) => Verdict::NotFound,
+            (_, Some(Pending::TimedOut)) => {
+                // The window knows already; only the chain has to go on.
+                let failure = self.timed_out(&attempt);
+                self.free_slot(&attempt);
+                return self.go_on(id, attempt.lane, failure, Status::Timeout, now, fx);
+            }
+            (_, Some(Pending::End(error))) => {
+                // Nothing was learned about the path: the attempt was cut short.
+                self.free_slot(&attempt);
+                self.chain_left(id, tag);
+                return self.end(id, Err(error), now, fx);
+            }
+        };
+        match verdict {
+            Verdict::Next(step) => {
+                let next = self.new_tag();
+                attempt.step = step;
+                attempt.waiting = Some(now);
+                if let Some(chain) = self.chains.get_mut(&id) {
+                    chain.place = Place::Running(next);
+                }
+                let lane = attempt.lane;
+                self.lanes[lane].continuations.push_back((next, attempt.class));
+                self.attempts.insert(next, attempt);
+                fx.wake_one(lane);
+            }
+            other => {
+                self.free_slot(&attempt);
+                self.settle(id, attempt.lane, other, now, fx);
+                self.after_creation(&attempt, now, fx);
+            }
+        }
+    }
+
+    fn chain_left(&mut self, id: ChainId, tag: Tag) {
+        if let Some(chain) = self.chains.get_mut(&id) {
+            chain.in_kernel.remove(&tag);
+            chain.place = Place::Parked;
+        }
+    }
+
+    /// The attempt of a chain is over; the chain goes on or ends.
+    fn settle(
+        &mut self,
+        id: ChainId,
+        lane: usize,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        chain.place = Place::Parked;
+        match verdict {
+            Verdict::Next(_) => {}
+            Verdict::Success(done) => {
+                self.record_success(lane, now, fx);
+                if self.chains.get(&id).is_some_and(|chain| chain.first_lane != Some(lane)) {
+                    self.stats.failovers += 1;
+                }
+                self.succeed(id, lane, done, now, fx);
+            }
+            Verdict::NotFound => {
+                let what = self.chains.get(&id).map(|chain| {
+                    let what = self.describe(&chain.work, &chain.block);
+                    Error::new(Status::NotFound, format!("{what}: no such block"))
+                });
+                let error = what.unwrap_or_else(|| Error::new(Status::NotFound, "not found"));
+                self.end(id, Err(error), now, fx);
+            }
+            Verdict::Vanished(failure) => {
+                chain.vanished = true;
+                self.go_on(id, lane, failure, Status::OsError, now, fx);
+            }
+            Verdict::Fail(failure) => self.failed(id, lane, failure, now, fx),
+        }
+    }
+
+    /// The chain leaves a backend that failed it.
+    pub(super) fn go_on(
+        &mut self,
+        id: ChainId,
+        lane: usize,
+        failure: Failure,
+        status: Status,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        chain.place = Place::Parked;
+        chain.tried |= 1 << lane;
+        chain.last = Some(LastError { lane, failure, status });
+        self.retry(id, now, fx);
+    }
+
+    fn failed(
+        &mut self,
+        id: ChainId,
+        lane: usize,
+        failure: Failure,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        let operation = operation(&chain.work);
+        let context = Context::new(operation, self.rules.scope);
+        let class = class::classify(&failure, context);
+        let block = chain.block;
+        chain.tried |= 1 << lane;
+        let status = class::status(&failure, class);
+        chain.last = Some(LastError { lane, failure: failure.clone(), status });
+        if class.counts() {
+            self.record_failure(lane, block, operation, &failure, now, fx);
+        }
+        if class.fails_over() {
+            return self.retry(id, now, fx);
+        }
+        if class == Class::WrongSize {
+            self.stats.corrupt += 1;
+        }
+        let Some(chain) = self.chains.get(&id) else { return };
+        let what = self.describe(&chain.work, &chain.block);
+        let path = self.layout.root(lane);
+        let mut error = class::caller_error(path, &failure, class);
+        let prefix = if class == Class::WrongSize { "CORRUPT: " } else { "" };
+        error.text = format!("{prefix}{what}: {}", error.text);
+        self.end(id, Err(error), now, fx);
+    }
+
+    /// Goes on to the next candidate, unless the store closes (R54: without retry).
+    pub(super) fn retry(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        if self.closing {
+            let error = self.no_candidate(id);
+            return self.end(id, Err(error), now, fx);
+        }
+        if self.commit_needs_detour(id, now, fx) {
+            return;
+        }
+        self.route(id, now, fx);
+    }
+
+    fn succeed(&mut self, id: ChainId, lane: usize, done: Done, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get(&id) else { return };
+        match &chain.work {
+            Work::Dump { .. } => {
+                let direct = matches!(done, Done::Written { durable: true });
+                self.dump_succeeded(id, lane, direct, now, fx);
+            }
+            Work::Commit { detour: Some(_), .. } => self.detour_done(id, now, fx),
+            Work::Sweep { .. } => {
+                if let Done::Entries(entries) = done {
+                    self.sweep_listed(id, lane, &entries, now, fx);
+                }
+                self.end(id, Ok(()), now, fx);
+            }
+            _ => self.end(id, Ok(()), now, fx),
+        }
+    }
+
+    /// Ends a chain and tells whoever waits for it.
+    pub(super) fn end(
+        &mut self,
+        id: ChainId,
+        result: Result<(), Error>,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(chain) = self.chains.remove(&id) else { return };
+        // R5: bytes may still arrive in this file, or it is gone: it is never committed.
+        let close = chain.vanished || !chain.in_kernel.is_empty();
+        match chain.work {
+            Work::Load(shards) => self.load_ended(&shards, &result, fx),
+            Work::Dump { shards, generation, also, .. } => {
+                // Success came through dump_succeeded.
+                let generation = (chain.block, generation);
+                self.dump_failed(id, generation, &shards, &result, close, now, fx);
+                self.tell(also, &result, fx);
+            }
+            Work::Commit { generation, waiters, .. } => {
+                let generation = (chain.block, generation);
+                self.commit_ended(generation, waiters, &result, chain.vanished, now, fx);
+            }
+            Work::Remove { call, position } => {
+                let errors = self.removed(position, result);
+                self.end_part(call, errors, fx);
+            }
+            Work::Lookup { call, open, .. } => {
+                let errors = result.err().filter(|error| error.status != Status::NotFound);
+                let errors = errors.map_or_else(Vec::new, |error| {
+                    open.iter().map(|(at, _)| (*at, error.clone())).collect()
+                });
+                self.end_part(call, errors, fx);
+            }
+            Work::Discard { .. } => {}
+            Work::Sweep { .. } => self.sweep_next(now, fx),
+            Work::SweepOne { .. } => self.stats.swept_temporaries += u64::from(result.is_ok()),
+        }
+        self.note_quiet(fx);
+    }
+
+    fn removed(&mut self, at: usize, result: Result<(), Error>) -> Vec<(usize, Error)> {
+        match result {
+            Ok(()) => self.stats.removed_blocks += 1,
+            Err(error) if error.status == Status::NotFound => {}
+            Err(error) => return vec![(at, error)],
+        }
+        Vec::new()
+    }
+
+    fn load_ended(&mut self, shards: &Shards, result: &Result<(), Error>, fx: &mut Effects) {
+        match result {
+            Ok(()) => {
+                self.stats.loaded_shards += shards.count() as u64;
+                self.stats.loaded_bytes += shards.memory.bytes();
+            }
+            Err(error) => self.stats.load_misses += u64::from(error.status == Status::NotFound),
+        }
+        self.end_positions(shards.task, &shards.positions, result, fx);
+    }
+
+    /// Ends positions of a task.
+    pub(super) fn end_positions(
+        &mut self,
+        task: u64,
+        positions: &[usize],
+        result: &Result<(), Error>,
+        fx: &mut Effects,
+    ) {
+        if let Some(cell) = self.tasks.end(task, positions, result) {
+            self.stats.tasks_finished += 1;
+            fx.finished.push(cell);
+            fx.listed = true;
+        }
+    }
+
+    /// Ends one part of a call.
+    pub(super) fn end_part(&mut self, call: u64, errors: Vec<(usize, Error)>, fx: &mut Effects) {
+        fx.finished.extend(self.calls.end_part(call, errors));
+    }
+
+    /// The answers to a list of blocks; the rest goes on, to the next step or backend.
+    pub(super) fn lookup_verdict(
+        &mut self,
+        id: ChainId,
+        infos: &[Option<FileInfo>],
+        failure: Option<Failure>,
+        fresh: bool,
+    ) -> Verdict {
+        let block_bytes = self.rules.shape.map(|shape| shape.block_bytes);
+        let check_size = self.rules.lookup_size;
+        let Some(chain) = self.chains.get_mut(&id) else { return Verdict::NotFound };
+        let Work::Lookup { call, open, .. } = &mut chain.work else { return Verdict::NotFound };
+        let Some(call) = self.calls.get_mut(*call) else { return Verdict::NotFound };
+        let mut rest = Vec::new();
+        for (at, (position, block)) in open.drain(..).enumerate() {
+            match infos.get(at) {
+                Some(Some(info)) => {
+                    let whole = match (info.bytes, block_bytes) {
+                        (Some(bytes), Some(expected)) if check_size => bytes == expected,
+                        (Some(bytes), _) => bytes > 0,
+                        (None, _) => false,
+                    };
+                    call.found[position] = whole;
+                    self.stats.lookup_hits += u64::from(whole);
+                    self.stats.corrupt += u64::from(!whole);
+                }
+                // Absent only if the path shows the storage (R24).
+                Some(None) if fresh => {}
+                Some(None) | None => rest.push((position, block)),
+            }
+        }
+        let answered_all = rest.is_empty();
+        let missing_only = failure.is_none();
+        *open = rest;
+        match failure {
+            Some(failure) => Verdict::Fail(failure),
+            None if answered_all || !missing_only => Verdict::Success(Done::Unit),
+            None => Verdict::Next(super::step::Step::Marker(super::step::Then::NotFound)),
+        }
+    }
+
+    pub(super) fn timed_out(&self, attempt: &Attempt) -> Failure {
+        let limit = attempt.limit.map_or(0, |limit| {
+            u64::try_from(limit.since(attempt.started).as_millis()).unwrap_or(u64::MAX)
+        });
+        Failure { step: attempt.word(), cause: Cause::TimedOut(limit) }
+    }
+
+    pub(super) fn record_success(&mut self, lane: usize, now: Time, fx: &mut Effects) {
+        self.record(lane, state::Outcome::Success, now, fx);
+    }
+
+    pub(super) fn record_failure(
+        &mut self,
+        lane: usize,
+        block: BlockId,
+        operation: Operation,
+        failure: &Failure,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let blame = Blame::new(operation, failure);
+        // A sweep is about no block of anybody's.
+        let block = (operation != Operation::Collect).then_some(block.0);
+        self.record(lane, state::Outcome::Failure { block, blame }, now, fx);
+    }
+
+    /// Takes an outcome into a backend's window, and does what a change of state asks for (R21, R25, R36).
+    pub(super) fn record(
+        &mut self,
+        lane: usize,
+        outcome: state::Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let transition = self.health.record(lane, outcome, now);
+        if let Some(transition) = transition {
+            self.changed(&transition, now, fx);
+        }
+    }
+
+    /// A backend's state has changed.
+    pub(super) fn changed(&mut self, transition: &Transition, now: Time, fx: &mut Effects) {
+        let lane = transition.backend;
+        self.mask.store(self.health.available_mask(), std::sync::atomic::Ordering::Release);
+        let (level, id) = match (transition.to, &transition.why) {
+            (_, Why::Operator(_)) => (Level::Warn, "KV2003"),
+            (BackendState::Available, _) => (Level::Warn, "KV2002"),
+            (BackendState::Excluded | BackendState::Out, _) => (Level::Error, "KV2001"),
+        };
+        fx.log(level, id, transition.describe(self.layout.root(lane)));
+        match transition.to {
+            BackendState::Available => self.lanes[lane].marker_seen = None,
+            BackendState::Excluded | BackendState::Out => {
+                fx.excluded = true;
+                // R36: what waits moves on at once; that is no attempt.
+                for id in self.lanes[lane].drain() {
+                    let waits = |place| place == Place::Queued(lane);
+                    if self.chains.get(&id).is_some_and(|chain| waits(chain.place)) {
+                        self.route(id, now, fx);
+                    }
+                }
+            }
+        }
+    }
+
+}

@@ -1,0 +1,449 @@
+//! The steps of an attempt: which op comes first, which comes next, and what an outcome means (R7, R23, R24,
+//! R40–R43). Every engine runs the same steps, because they are decided here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::chain::{Chain, ChainId, Shards, Work};
+use super::core::{Attempt, Core};
+use super::layout::{MARKER, TEMPORARY};
+use super::types::BlockId;
+use crate::clock::Time;
+use crate::config::CommitSync;
+use crate::engine::{Done, Op, OpKind, Outcome, StatMany, Tag, Transfer};
+use crate::error::{self, Cause, Failure};
+
+/// How long a right marker stands for a block that was not found (R24).
+const MARKER_FRESH_FOR_MISS: Duration = Duration::from_millis(100);
+/// How long a right marker stands for the creation of a temporary (R24).
+const MARKER_FRESH_FOR_CREATION: Duration = Duration::from_secs(1);
+/// How long a local shortage is waited out where an attempt has no limit (R22).
+const LOCAL_LIMIT: Duration = Duration::from_secs(30);
+
+/// One step of an attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Read the marker, then do this.
+    Marker(Then),
+    /// The read, write, list of questions, removal or listing itself.
+    Main,
+    /// Make the block's `dir` again (R7), then create again.
+    MakeDir,
+    /// Sync the temporary.
+    SyncTemporary,
+    /// Give the temporary its final name, replacing what is there or not.
+    Rename {
+        /// Replace.
+        replace: bool,
+    },
+    /// Look what is under the final name: it was there before the rename (`true`), or the temporary was not.
+    StatFinal {
+        /// The name was taken.
+        taken: bool,
+    },
+    /// Remove the temporary: the file that was there already wins (R40).
+    DropTemporary,
+    /// Sync the directory (`commit_sync: full`).
+    SyncDir,
+}
+
+impl Step {
+    /// The step reads or writes block data.
+    #[must_use]
+    pub fn moves_bytes(&self) -> bool {
+        *self == Step::Main
+    }
+}
+
+/// What follows a marker that is right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Then {
+    /// The attempt's main step.
+    Main,
+    /// The block is really not there.
+    NotFound,
+    /// Make the `dir`.
+    MakeDir,
+    /// The temporary has really vanished.
+    Vanished(Failure),
+}
+
+/// What an outcome means for its attempt.
+#[derive(Debug)]
+pub enum Verdict {
+    /// Go on with this step, in the same attempt.
+    Next(Step),
+    /// The attempt has done its work.
+    Success(Done),
+    /// The block is not there: no outcome for the window.
+    NotFound,
+    /// The temporary is gone from a path that shows the storage: no outcome for the window, but the next backend is
+    /// asked.
+    Vanished(Failure),
+    /// The attempt failed.
+    Fail(Failure),
+}
+
+impl Core {
+    /// The first step of the next attempt of a chain.
+    pub(super) fn first_step(&self, id: ChainId, lane: usize, now: Time) -> Option<Step> {
+        let chain = self.chains.get(&id)?;
+        Some(match &chain.work {
+            Work::Dump { create: true, .. }
+                if self.marker_needed(lane, MARKER_FRESH_FOR_CREATION, now) =>
+            {
+                Step::Marker(Then::Main)
+            }
+            Work::Commit { detour: Some(_), .. } => Step::SyncTemporary,
+            Work::Commit { .. } if self.needs_sync(&chain.block) => Step::SyncTemporary,
+            Work::Commit { .. } => Step::Rename { replace: !self.lanes[lane].no_replace },
+            _ => Step::Main,
+        })
+    }
+
+    fn needs_sync(&self, block: &BlockId) -> bool {
+        let synced = self.blocks.get(block).is_none_or(super::commit::Progress::synced);
+        self.rules.commit_sync != CommitSync::None && !synced
+    }
+
+    fn marker_needed(&self, lane: usize, fresh_for: Duration, now: Time) -> bool {
+        let seen = self.lanes[lane].marker_seen;
+        self.rules.verify_mount && seen.is_none_or(|seen| now.since(seen) >= fresh_for)
+    }
+
+    /// The op of an attempt's present step.
+    pub(super) fn make_op(&mut self, tag: Tag) -> Option<Op> {
+        let attempt = self.attempts.get(&tag)?;
+        let gate = Arc::clone(&attempt.gate);
+        let (lane, step, block) = (attempt.lane, attempt.step.clone(), attempt.block);
+        let id = attempt.chain?;
+        let kind = match step {
+            Step::Main => self.main_op(id, lane)?,
+            Step::Marker(_) => OpKind::ReadSmall { path: self.layout.below(lane, MARKER) },
+            Step::MakeDir => OpKind::MakeDir {
+                path: self.layout.dir_path(lane, &block),
+                mode: self.rules.dir_mode,
+            },
+            Step::SyncTemporary => {
+                OpKind::Sync { path: self.temporary(id, lane)?, directory: false }
+            }
+            Step::Rename { replace } => OpKind::Rename {
+                from: self.temporary(id, lane)?,
+                to: self.layout.block_path(lane, &block),
+                no_replace: !replace,
+            },
+            Step::StatFinal { .. } => OpKind::Stat { path: self.layout.block_path(lane, &block) },
+            Step::DropTemporary => OpKind::Unlink { path: self.temporary(id, lane)? },
+            Step::SyncDir => {
+                OpKind::Sync { path: self.layout.dir_path(lane, &block), directory: true }
+            }
+        };
+        let local_limit = self.rules.attempt_limit.unwrap_or(LOCAL_LIMIT);
+        Some(Op { tag, kind, gate, local_limit })
+    }
+
+    fn temporary(&self, id: ChainId, lane: usize) -> Option<std::ffi::CString> {
+        let chain = self.chains.get(&id)?;
+        let generation = match chain.work {
+            Work::Commit { generation, .. }
+            | Work::Dump { generation, .. }
+            | Work::Discard { generation } => generation,
+            _ => return None,
+        };
+        Some(self.layout.temporary_path(lane, &chain.block, generation))
+    }
+
+    fn main_op(&mut self, id: ChainId, lane: usize) -> Option<OpKind> {
+        let chain = self.chains.get(&id)?;
+        let block = chain.block;
+        match &chain.work {
+            Work::Load(shards) => {
+                Some(OpKind::Read(self.transfer(shards, lane, &block, None, false)?))
+            }
+            Work::Dump { shards, generation, create } => {
+                let temporary = Some(*generation);
+                Some(OpKind::Write(self.transfer(shards, lane, &block, temporary, *create)?))
+            }
+            Work::Remove { .. } => {
+                Some(OpKind::Unlink { path: self.layout.block_path(lane, &block) })
+            }
+            Work::Discard { .. } => Some(OpKind::Unlink { path: self.temporary(id, lane)? }),
+            Work::Lookup { open, .. } => {
+                let paths = open.iter().map(|(_, id)| self.layout.block_path(lane, id)).collect();
+                let list = Arc::new(StatMany::new(paths, self.clock.clone()));
+                let chain = self.chains.get_mut(&id)?;
+                if let Work::Lookup { asked, .. } = &mut chain.work {
+                    *asked = Some(Arc::clone(&list));
+                }
+                Some(OpKind::StatMany(list))
+            }
+            Work::Sweep { dir } => {
+                let dir = self.layout.dir_number(*dir);
+                Some(OpKind::List { path: self.layout.below(lane, &dir), filter: TEMPORARY })
+            }
+            Work::SweepOne { relative } => {
+                Some(OpKind::Unlink { path: self.layout.below(lane, relative) })
+            }
+            Work::Commit { .. } => None,
+        }
+    }
+
+    fn transfer(
+        &self,
+        shards: &Shards,
+        lane: usize,
+        block: &BlockId,
+        generation: Option<u64>,
+        create: bool,
+    ) -> Option<Transfer> {
+        let shape = self.rules.shape?;
+        let facts = &self.lanes[lane].facts;
+        let shared_sectors = shape.shard_bytes % facts.offset_align.max(1) != 0;
+        let write = generation.is_some();
+        // R33: a write never rewrites a sector for its neighbour; a read may read a little more.
+        let direct = facts.direct && !(write && shared_sectors);
+        let whole = shards.memory.bytes() == shape.block_bytes;
+        let sync = write
+            && ((facts.direct && shared_sectors)
+                || (whole && self.rules.commit_sync != CommitSync::None));
+        let path = match generation {
+            Some(generation) => self.layout.temporary_path(lane, block, generation),
+            None => self.layout.block_path(lane, block),
+        };
+        Some(Transfer {
+            path,
+            offset: u64::from(shards.first) * shape.shard_bytes,
+            memory: Arc::clone(&shards.memory),
+            isolated: self.rules.isolated,
+            direct,
+            file_bytes: shape.block_bytes,
+            create: create.then_some(self.rules.file_mode),
+            reserve: create && direct && !whole,
+            sync,
+        })
+    }
+
+    /// What the outcome of an attempt's present step means.
+    pub(super) fn verdict(
+        &mut self,
+        attempt: &mut Attempt,
+        id: ChainId,
+        outcome: Outcome,
+        now: Time,
+    ) -> Verdict {
+        if let Step::Marker(then) = attempt.step.clone() {
+            return self.marker_verdict(attempt.lane, then, outcome, now);
+        }
+        let Some(chain) = self.chains.get_mut(&id) else {
+            return Verdict::NotFound;
+        };
+        let is_commit = matches!(chain.work, Work::Commit { .. });
+        let is_dump = matches!(chain.work, Work::Dump { .. });
+        if is_commit {
+            return self.commit_verdict(attempt, id, outcome, now);
+        }
+        if is_dump {
+            return self.dump_verdict(attempt, id, outcome, now);
+        }
+        self.plain_verdict(attempt, id, outcome, now)
+    }
+
+    fn marker_verdict(
+        &mut self,
+        lane: usize,
+        then: Then,
+        outcome: Outcome,
+        now: Time,
+    ) -> Verdict {
+        let state = &mut self.lanes[lane];
+        let away = |text: &str| {
+            let cause = Cause::NotTheStorage(text.into());
+            Verdict::Fail(Failure { step: error::Step::Verify, cause })
+        };
+        match outcome {
+            Ok(Done::Bytes(bytes)) if bytes == state.facts.marker => {
+                state.marker_seen = Some(now);
+                match then {
+                    Then::Main => Verdict::Next(Step::Main),
+                    Then::NotFound => Verdict::NotFound,
+                    Then::MakeDir => Verdict::Next(Step::MakeDir),
+                    Then::Vanished(failure) => Verdict::Vanished(failure),
+                }
+            }
+            Ok(_) => away("its marker .kvpath is not the one that this path showed at open"),
+            Err(failure) if failure.os() == Some(libc::ENOENT) => {
+                away("it has no marker .kvpath (did the mount fall off?)")
+            }
+            Err(failure) => Verdict::Fail(failure),
+        }
+    }
+
+    /// Loads, lookups, removals, discards, sweeps.
+    fn plain_verdict(
+        &mut self,
+        attempt: &Attempt,
+        id: ChainId,
+        outcome: Outcome,
+        now: Time,
+    ) -> Verdict {
+        let fresh = !self.marker_needed(attempt.lane, MARKER_FRESH_FOR_MISS, now);
+        let Some(chain) = self.chains.get_mut(&id) else {
+            return Verdict::NotFound;
+        };
+        let not_found = || {
+            if fresh { Verdict::NotFound } else { Verdict::Next(Step::Marker(Then::NotFound)) }
+        };
+        match outcome {
+            Ok(Done::Infos(infos, failure)) => self.lookup_verdict(id, &infos, failure, fresh),
+            Ok(done) => Verdict::Success(done),
+            Err(failure) if is_missing(&failure) => not_found(),
+            Err(failure) if is_wrong_size(&failure) && !chain.looked_again => {
+                // R23: a stale view may be the reason, so look afresh once.
+                chain.looked_again = true;
+                Verdict::Next(Step::Main)
+            }
+            Err(failure) => Verdict::Fail(failure),
+        }
+    }
+
+    fn dump_verdict(
+        &mut self,
+        attempt: &mut Attempt,
+        id: ChainId,
+        outcome: Outcome,
+        now: Time,
+    ) -> Verdict {
+        let check = self.rules.verify_mount;
+        let Some(Chain { work: Work::Dump { create, .. }, .. }) = self.chains.get_mut(&id) else {
+            return Verdict::NotFound;
+        };
+        let failure = match outcome {
+            Ok(Done::Unit) if attempt.step == Step::MakeDir => return Verdict::Next(Step::Main),
+            Ok(done) => return Verdict::Success(done),
+            Err(failure) => failure,
+        };
+        let at_open = failure.step == error::Step::Open && attempt.step == Step::Main;
+        match failure.os() {
+            // Our own name, from an earlier attempt of this chain (R5).
+            Some(libc::EEXIST) if at_open && *create => {
+                *create = false;
+                Verdict::Next(Step::Main)
+            }
+            Some(libc::ENOENT) if at_open && *create && !attempt.made_dir => {
+                attempt.made_dir = true;
+                let fresh = self.lanes[attempt.lane].marker_seen == Some(now);
+                if check && !fresh {
+                    return Verdict::Next(Step::Marker(Then::MakeDir));
+                }
+                Verdict::Next(Step::MakeDir)
+            }
+            Some(libc::ENOENT) if at_open && !*create => {
+                if check {
+                    return Verdict::Next(Step::Marker(Then::Vanished(failure)));
+                }
+                Verdict::Vanished(failure)
+            }
+            _ => Verdict::Fail(failure),
+        }
+    }
+
+    fn commit_verdict(
+        &mut self,
+        attempt: &Attempt,
+        id: ChainId,
+        outcome: Outcome,
+        now: Time,
+    ) -> Verdict {
+        let lane = attempt.lane;
+        let Some(Chain { work: Work::Commit { detour, generation, .. }, block, .. }) =
+            self.chains.get_mut(&id)
+        else {
+            return Verdict::NotFound;
+        };
+        let (detour, generation, block) = (*detour, *generation, *block);
+        let replace = !self.lanes[lane].no_replace;
+        match (&attempt.step, outcome) {
+            (Step::SyncTemporary, Ok(_)) => {
+                if let Some(progress) = self.blocks.live(&block, generation) {
+                    progress.set_synced(lane);
+                }
+                if detour.is_some() {
+                    return Verdict::Success(Done::Unit);
+                }
+                Verdict::Next(Step::Rename { replace })
+            }
+            (Step::Rename { .. }, Ok(_)) => self.renamed(),
+            (Step::DropTemporary, Ok(_)) => Verdict::Success(Done::Unit),
+            (Step::DropTemporary, Err(failure)) if failure.os() == Some(libc::ENOENT) => {
+                Verdict::Success(Done::Unit)
+            }
+            (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
+                let whole = info.bytes == self.rules.shape.map(|shape| shape.block_bytes);
+                match (taken, whole) {
+                    (true, true) => Verdict::Next(Step::DropTemporary),
+                    // A file of another size is in the way: replaced (R40).
+                    (true, false) => Verdict::Next(Step::Rename { replace: true }),
+                    // The rename was done before, through this path or another (R42).
+                    (false, true) => Verdict::Success(Done::Unit),
+                    (false, false) => self.vanished(),
+                }
+            }
+            (Step::StatFinal { taken: true }, Err(f)) if f.os() == Some(libc::ENOENT) => {
+                Verdict::Next(Step::Rename { replace: true })
+            }
+            (Step::StatFinal { taken: false }, Err(f)) if f.os() == Some(libc::ENOENT) => {
+                self.vanished()
+            }
+            (Step::SyncDir, Ok(_)) => Verdict::Success(Done::Unit),
+            (_, Ok(done)) => Verdict::Success(done),
+            (step, Err(failure)) => {
+                let step = step.clone();
+                self.commit_failed(lane, &step, failure, now)
+            }
+        }
+    }
+
+    fn renamed(&self) -> Verdict {
+        match self.rules.commit_sync {
+            CommitSync::Full => Verdict::Next(Step::SyncDir),
+            CommitSync::None | CommitSync::Data => Verdict::Success(Done::Unit),
+        }
+    }
+
+    fn vanished(&self) -> Verdict {
+        let failure = Failure::errno(error::Step::Rename, libc::ENOENT);
+        if self.rules.verify_mount {
+            return Verdict::Next(Step::Marker(Then::Vanished(failure)));
+        }
+        Verdict::Vanished(failure)
+    }
+
+    fn commit_failed(&mut self, lane: usize, step: &Step, failure: Failure, _now: Time) -> Verdict {
+        let missing = failure.os() == Some(libc::ENOENT);
+        match step {
+            Step::Rename { replace: false } => match failure.os() {
+                Some(libc::EEXIST) => Verdict::Next(Step::StatFinal { taken: true }),
+                Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                    // The file system cannot tell: the plain form from now on (R22, "unsupported").
+                    self.lanes[lane].no_replace = false;
+                    Verdict::Next(Step::Rename { replace: true })
+                }
+                _ if missing => Verdict::Next(Step::StatFinal { taken: false }),
+                _ => Verdict::Fail(failure),
+            },
+            Step::Rename { replace: true } | Step::SyncTemporary if missing => {
+                Verdict::Next(Step::StatFinal { taken: false })
+            }
+            _ => Verdict::Fail(failure),
+        }
+    }
+}
+
+/// ENOENT of the file itself.
+fn is_missing(failure: &Failure) -> bool {
+    failure.os() == Some(libc::ENOENT)
+}
+
+fn is_wrong_size(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::WrongSize { .. })
+}

@@ -1,0 +1,145 @@
+//! The supervisor: the one permanent thread `ucm_posix_sup`. It judges limits (R28) and makes the lanes' threads, so
+//! that they inherit its CPUs (R57). It never touches the file system, and sleeps without waking while there is
+//! nothing to judge.
+
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::shared::Shared;
+use crate::clock::{Clock, Time};
+use crate::engine::{Engine, host};
+use crate::log::{self, Level};
+
+/// The thread's name.
+const NAME: &str = "ucm_posix_sup";
+/// How soon a thread that could not be made is tried again.
+const RETRY_THREAD: Duration = Duration::from_millis(50);
+
+#[derive(Debug, Default)]
+struct State {
+    armed: Option<Time>,
+    rung: bool,
+    stopped: bool,
+}
+
+/// What wakes the supervisor. Shared by it, the lanes' bells, and whoever starts an attempt.
+#[derive(Debug)]
+pub struct Alarm {
+    clock: Clock,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Alarm {
+    /// An alarm that is not set.
+    #[must_use]
+    pub fn new(clock: Clock) -> Alarm {
+        Alarm { clock, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Makes sure that the supervisor wakes no later than `at`.
+    pub fn arm(&self, at: Time) {
+        let mut state = self.state.lock();
+        if state.armed.is_none_or(|armed| at < armed) {
+            state.armed = Some(at);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Wakes the supervisor now.
+    pub fn ring(&self) {
+        self.state.lock().rung = true;
+        self.changed.notify_one();
+    }
+
+    fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.changed.notify_one();
+    }
+
+    /// Sleeps until it is time. `false`: stop.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return false;
+            }
+            let now = self.clock.now();
+            if std::mem::take(&mut state.rung) || state.armed.is_some_and(|armed| armed <= now) {
+                state.armed = None;
+                return true;
+            }
+            match state.armed {
+                None => self.changed.wait(&mut state),
+                Some(armed) => {
+                    // A time-out is found out by the clock, above.
+                    let _woken = self.changed.wait_for(&mut state, armed.since(now));
+                }
+            }
+        }
+    }
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub struct Supervisor {
+    alarm: Arc<Alarm>,
+    thread: JoinHandle<()>,
+}
+
+impl Supervisor {
+    /// Starts it. It sets its own affinity to `cores` (empty: unchanged).
+    ///
+    /// # Errors
+    /// The system's refusal of a thread.
+    pub fn start(
+        alarm: Arc<Alarm>,
+        shared: Weak<Shared>,
+        cores: Vec<usize>,
+    ) -> Result<Supervisor, std::io::Error> {
+        let for_thread = Arc::clone(&alarm);
+        let thread = host::spawn(NAME, move || {
+            pin(&cores);
+            while for_thread.wait() {
+                let Some(shared) = shared.upgrade() else { return };
+                round(&shared, &for_thread);
+            }
+        })?;
+        Ok(Supervisor { alarm, thread })
+    }
+
+    /// Stops it and waits for its end: it never hangs.
+    pub fn stop(self) {
+        self.alarm.stop();
+        if self.thread.join().is_err() {
+            log::emit(Level::Error, "KV9001", "bug in kvpath: the supervisor panicked");
+        }
+    }
+}
+
+/// Pins the calling thread; a refusal is a warning (R57).
+pub fn pin(cores: &[usize]) {
+    if cores.is_empty() {
+        return;
+    }
+    if let Err(error) = host::pin(cores) {
+        let text = format!("cores {cores:?} cannot be used: {error}; threads are not pinned");
+        log::emit(Level::Warn, "KV1005", &text);
+    }
+}
+
+fn round(shared: &Shared, alarm: &Alarm) {
+    for engine in shared.engines() {
+        if let Err(error) = engine.make_threads() {
+            let text = format!("a worker thread cannot be made, trying again: {error}");
+            log::emit(Level::Error, "KV1006", &text);
+            alarm.arm(shared.clock.now().plus(RETRY_THREAD));
+        }
+    }
+    if let Some(next) = shared.with(super::core::Core::judge) {
+        alarm.arm(next);
+    }
+}

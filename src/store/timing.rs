@@ -1,0 +1,375 @@
+//! Limits: what the judge does when time has passed, and what happens to attempts that outlive their chain (R28,
+//! R29, R32). The judge never touches the file system; it only moves tables.
+
+use std::time::Duration;
+
+use super::chain::{ChainId, Class, Place, Waiter, Work};
+use super::core::{Attempt, Core, Effects, Pending};
+use crate::clock::Time;
+use crate::engine::{Outcome, Tag};
+use crate::error::{Error, Failure, Status, Step};
+use crate::health::class::{self, Context, Operation};
+use crate::health::state;
+use crate::log::Level;
+
+/// A judge that wakes this much later than armed has slept (SIGSTOP, a paused VM), and so have the workers (R28).
+pub const OVERSLEPT: Duration = Duration::from_millis(100);
+
+impl Attempt {
+    /// The step, in the words of texts.
+    pub(super) fn word(&self) -> Step {
+        use super::step::Step as S;
+        match (&self.step, self.class) {
+            (S::Main, Class::Load) | (S::Marker(_), _) => Step::Read,
+            (S::Main, Class::Dump) => Step::Write,
+            (S::Main, Class::Lookup) | (S::StatFinal { .. }, _) => Step::Stat,
+            (S::Main, Class::Idle) => Step::List,
+            (S::Main, Class::Metadata) | (S::DropTemporary, _) => Step::Remove,
+            (S::MakeDir, _) => Step::Mkdir,
+            (S::SyncTemporary | S::SyncDir, _) => Step::Fsync,
+            (S::Rename { .. }, _) => Step::Rename,
+        }
+    }
+
+    fn operation(&self) -> Operation {
+        match self.class {
+            Class::Load => Operation::Load,
+            Class::Dump => Operation::Dump,
+            Class::Lookup => Operation::Lookup,
+            Class::Metadata => Operation::Commit,
+            Class::Idle => Operation::Collect,
+        }
+    }
+}
+
+impl Core {
+    /// Time has passed: ends what is over its limit, and says when to look again. `armed` is when the judge meant
+    /// to wake.
+    pub fn judge(&mut self, now: Time, fx: &mut Effects) -> Option<Time> {
+        if let Some(armed) = self.armed {
+            let slept = now.since(armed);
+            if slept > OVERSLEPT {
+                return Some(self.overslept(slept, now));
+            }
+        }
+        self.judge_attempts(now, fx);
+        self.judge_waiters(now, fx);
+        self.judge_blocks(now, fx);
+        self.armed = self.next_limit();
+        self.note_quiet(fx);
+        self.armed
+    }
+
+    /// Everybody slept: nothing is judged before the workers had the time they were promised.
+    fn overslept(&mut self, slept: Duration, now: Time) -> Time {
+        for attempt in self.attempts.values_mut() {
+            attempt.limit = attempt.limit.map(|limit| limit.plus(slept));
+        }
+        self.tasks.postpone(slept);
+        self.calls.postpone(slept);
+        let next = self.next_limit().map_or(now, |limit| limit.max(now));
+        self.armed = Some(next);
+        next
+    }
+
+    fn next_limit(&self) -> Option<Time> {
+        let attempts = self.attempts.values().filter(|a| a.abandoned.is_none());
+        let attempts = attempts.filter(|a| a.waiting.is_none() && a.pending.is_none());
+        let attempts = attempts.filter_map(|attempt| attempt.limit).min();
+        let tasks = self.tasks.running().filter_map(|(_, task)| task.deadline).min();
+        let calls = self.calls.iter().filter(|(_, call)| call.open > 0);
+        let calls = calls.filter_map(|(_, call)| call.deadline).min();
+        let blocks = self.blocks.oldest().map(|touched| touched.plus(self.rules.temp_ttl));
+        [attempts, tasks, calls, blocks].into_iter().flatten().min()
+    }
+
+    fn judge_attempts(&mut self, now: Time, fx: &mut Effects) {
+        let due = |attempt: &Attempt| attempt.limit.is_some_and(|limit| limit <= now);
+        let mut over: Vec<Tag> = self
+            .attempts
+            .iter()
+            .filter(|(_, a)| a.abandoned.is_none() && a.waiting.is_none() && a.pending.is_none())
+            .filter(|(_, a)| due(a))
+            .map(|(tag, _)| *tag)
+            .collect();
+        over.sort_unstable();
+        for tag in over {
+            if !self.moved_on(tag, now) {
+                self.time_out(tag, now, fx);
+            }
+        }
+    }
+
+    /// A list of files has a limit for each file: one that began its present file later is not over it (R63).
+    fn moved_on(&mut self, tag: Tag, now: Time) -> bool {
+        let Some((_, limit)) = self.rules.lookup_limit else { return false };
+        let Some(attempt) = self.attempts.get_mut(&tag) else { return false };
+        let chain = attempt.chain.and_then(|id| self.chains.get(&id));
+        let Some(Work::Lookup { asked: Some(list), .. }) = chain.map(|chain| &chain.work) else {
+            return false;
+        };
+        let over = list.began_file().plus(limit);
+        let moved = over > now;
+        if moved {
+            attempt.limit = Some(over);
+        }
+        moved
+    }
+
+    /// An attempt is over its limit.
+    fn time_out(&mut self, tag: Tag, now: Time, fx: &mut Effects) {
+        let Some(attempt) = self.attempts.get_mut(&tag) else { return };
+        let local = attempt.gate.local();
+        if !attempt.gate.revoke() {
+            // A worker is inside (R30, R32): it stops when it leaves, and reports.
+            attempt.pending = Some(Pending::TimedOut);
+            // In `borrowed` mode its I/O may take for ever: the window must know now (R32).
+            self.stats.timeouts += 1;
+            self.count_time_out(tag, now, fx);
+            return;
+        }
+        let id = attempt.chain;
+        if let Some(errno) = local {
+            // R22: this host is short of something; the path is not to blame.
+            let word = attempt.word();
+            attempt.chain = None;
+            attempt.limit = None;
+            if let Some(id) = id {
+                self.local_failure(id, Failure::errno(word, errno), now, fx);
+            }
+            return;
+        }
+        self.stats.timeouts += 1;
+        self.abandon(tag, fx);
+        self.count_time_out(tag, now, fx);
+        let Some(id) = id else { return };
+        let Some(attempt) = self.attempts.get(&tag) else { return };
+        let (lane, failure) = (attempt.lane, self.timed_out(attempt));
+        let writes = attempt.class == Class::Dump;
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        if writes {
+            chain.in_kernel.insert(tag);
+        }
+        self.go_on(id, lane, failure, Status::Timeout, now, fx);
+    }
+
+    fn abandon(&mut self, tag: Tag, fx: &mut Effects) {
+        let Some(attempt) = self.attempts.get_mut(&tag) else { return };
+        let lane = attempt.lane;
+        attempt.abandoned = Some(self.health.backends()[lane].epoch());
+        self.lanes[lane].free_slot(attempt.class);
+        self.lanes[lane].abandoned += 1;
+        fx.abandon.push((lane, tag));
+        fx.wake_one(lane);
+    }
+
+    /// Takes a time-out into the window, and notes when, for R29.
+    fn count_time_out(&mut self, tag: Tag, now: Time, fx: &mut Effects) {
+        let Some(attempt) = self.attempts.get(&tag) else { return };
+        let (lane, block) = (attempt.lane, attempt.block);
+        let failure = self.timed_out(attempt);
+        let operation = attempt.operation();
+        self.record_failure(lane, block, operation, &failure, now, fx);
+        let epoch = self.health.backends()[lane].epoch();
+        if let Some(attempt) = self.attempts.get_mut(&tag)
+            && attempt.abandoned.is_some()
+        {
+            attempt.abandoned = Some(epoch);
+        }
+    }
+
+    fn local_failure(&mut self, id: ChainId, failure: Failure, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get(&id) else { return };
+        let what = self.describe(&chain.work, &chain.block);
+        let error = Error::new(Status::OsError, format!("{what}: {failure} (this host)"));
+        self.end(id, Err(error), now, fx);
+    }
+
+    fn judge_waiters(&mut self, now: Time, fx: &mut Effects) {
+        let over = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
+        let due = self.tasks.running().filter(|(_, task)| over(task.deadline));
+        let tasks: Vec<(u64, Vec<ChainId>)> =
+            due.map(|(handle, task)| (handle, task.chains.clone())).collect();
+        for (handle, chains) in tasks {
+            let error = self.limit_error("task");
+            for id in chains {
+                self.terminate(id, error.clone(), now, fx);
+            }
+            self.leave_commits(handle, &error, fx);
+        }
+        let due = self.calls.iter().filter(|(_, call)| call.open > 0 && over(call.deadline));
+        let calls: Vec<(u64, Vec<ChainId>)> =
+            due.map(|(id, call)| (id, call.chains.clone())).collect();
+        for (call, chains) in calls {
+            let error = self.limit_error("call");
+            for id in chains {
+                self.terminate(id, error.clone(), now, fx);
+            }
+            self.abandon_call(call, &error, fx);
+        }
+    }
+
+    fn limit_error(&self, what: &str) -> Error {
+        Error::new(Status::Timeout, format!("the {what}'s time limit passed"))
+    }
+
+    /// A call's limit passed while a commit that it waits for goes on.
+    fn abandon_call(&mut self, id: u64, error: &Error, fx: &mut Effects) {
+        let Some(call) = self.calls.get_mut(id) else { return };
+        if call.open > 0 {
+            call.open = 0;
+            call.errors.push((0, error.clone()));
+            fx.finished.push(std::sync::Arc::clone(&call.cell));
+        }
+    }
+
+    /// A task is over while commits that it waits for go on: it leaves them.
+    pub(super) fn leave_commits(&mut self, handle: u64, error: &Error, fx: &mut Effects) {
+        let mine = |w: &Waiter| matches!(w, Waiter::Task { task, .. } if *task == handle);
+        let mut left = Vec::new();
+        for chain in self.chains.values_mut() {
+            let (Work::Commit { waiters, .. } | Work::Dump { also: waiters, .. }) = &mut chain.work
+            else {
+                continue;
+            };
+            left.extend(waiters.extract_if(.., |waiter| mine(waiter)));
+        }
+        for shards in self.blocks.take_behind_of(handle) {
+            left.push(super::commit::waiter(&shards));
+        }
+        self.tell(left, &Err(error.clone()), fx);
+    }
+
+    fn judge_blocks(&mut self, now: Time, fx: &mut Effects) {
+        let ttl = self.rules.temp_ttl;
+        if self.blocks.oldest().is_none_or(|oldest| now.since(oldest) < ttl) {
+            return;
+        }
+        let since = Time(now.0.saturating_sub(ttl));
+        for (block, generation) in self.blocks.idle_since(since) {
+            self.stats.expired_blocks += 1;
+            let age = ttl.as_secs();
+            let text = format!("block {block}: unfinished for {age} s, dropped (temp_ttl_s)");
+            fx.log(Level::Warn, "KV3002", text);
+            self.end_generation(block, generation, now, fx);
+        }
+        self.blocks.touch_busy(since, now);
+    }
+
+    /// Ends a chain from outside with `error`: queued ones at once, running ones without waiting for the kernel,
+    /// unless a worker is inside the caller's memory at this moment (R30).
+    pub(super) fn terminate(&mut self, id: ChainId, error: Error, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        let Place::Running(tag) = chain.place else {
+            return self.end(id, Err(error), now, fx);
+        };
+        let Some(attempt) = self.attempts.get_mut(&tag) else {
+            return self.end(id, Err(error), now, fx);
+        };
+        if attempt.waiting.is_some() {
+            // Between two steps: nothing is in the kernel.
+            if let Some(attempt) = self.attempts.remove(&tag) {
+                self.free_slot(&attempt);
+                fx.wake_one(attempt.lane);
+                self.end(id, Err(error), now, fx);
+                self.after_creation(&attempt, now, fx);
+            }
+            return;
+        }
+        if !attempt.gate.revoke() {
+            attempt.pending = Some(Pending::End(error));
+            return;
+        }
+        attempt.chain = None;
+        if attempt.class == Class::Dump {
+            chain.in_kernel.insert(tag);
+        }
+        self.end(id, Err(error), now, fx);
+    }
+
+    /// An abandoned op has returned (R29): its outcome changes no data and no task.
+    pub(super) fn late(
+        &mut self,
+        tag: Tag,
+        attempt: Attempt,
+        outcome: &Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        self.stats.late_results += 1;
+        self.free_slot(&attempt);
+        fx.wake_one(attempt.lane);
+        if let Some(chain) = attempt.chain.and_then(|id| self.chains.get_mut(&id)) {
+            chain.in_kernel.remove(&tag);
+        }
+        let Some(epoch) = attempt.abandoned else { return };
+        let recorded = match self.counted(&attempt, outcome) {
+            None => Some(state::Outcome::LateSuccess),
+            Some(Some(failure)) => Some(state::Outcome::LateFailure {
+                block: Some(attempt.block.0),
+                timed_out_at: epoch,
+                blame: state::Blame::new(attempt.operation(), &failure),
+            }),
+            Some(None) => None,
+        };
+        if let Some(outcome) = recorded {
+            self.record(attempt.lane, outcome, now, fx);
+        }
+        self.after_creation(&attempt, now, fx);
+    }
+
+    /// `None`: a success. `Some(None)`: says nothing about the path.
+    fn counted(&self, attempt: &Attempt, outcome: &Outcome) -> Option<Option<Failure>> {
+        let failure = match outcome {
+            Ok(crate::engine::Done::Infos(_, Some(failure))) | Err(failure) => failure,
+            Ok(_) => return None,
+        };
+        let context = Context::new(attempt.operation(), self.rules.scope);
+        Some(class::classify(failure, context).counts().then(|| failure.clone()))
+    }
+
+    /// An attempt whose chain ended without it has come back within its limit: recorded as what it was (R28).
+    pub(super) fn watched(
+        &mut self,
+        attempt: &Attempt,
+        outcome: &Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        self.free_slot(attempt);
+        fx.wake_one(attempt.lane);
+        match self.counted(attempt, outcome) {
+            None => self.record_success(attempt.lane, now, fx),
+            Some(Some(failure)) => {
+                let (lane, block) = (attempt.lane, attempt.block);
+                self.record_failure(lane, block, attempt.operation(), &failure, now, fx);
+            }
+            Some(None) => {}
+        }
+        self.after_creation(attempt, now, fx);
+    }
+
+    /// Ends what has not started of a task (R26).
+    ///
+    /// # Errors
+    /// `NotFound` where no such task runs or is kept.
+    pub fn cancel(&mut self, handle: u64, now: Time, fx: &mut Effects) -> Result<(), Error> {
+        if matches!(self.tasks.find(handle), super::task::Found::Unknown) {
+            return Err(super::submit::unknown_task(handle));
+        }
+        let Some(task) = self.tasks.get_mut(handle) else { return Ok(()) };
+        let error = Error::new(Status::Cancelled, "cancelled before it was started");
+        for id in task.chains.clone() {
+            let not_begun = |chain: &super::chain::Chain| {
+                chain.attempts == 0 && !matches!(chain.place, Place::Running(_))
+            };
+            if self.chains.get(&id).is_some_and(not_begun) {
+                self.end(id, Err(error.clone()), now, fx);
+            }
+        }
+        let behind = self.blocks.take_behind_of(handle);
+        let left = behind.iter().map(super::commit::waiter).collect();
+        self.tell(left, &Err(error), fx);
+        Ok(())
+    }
+}
