@@ -1,1 +1,264 @@
-//! STUB.
+//! The memory that one lane owns for its I/O, bounded (R30, R31): equal slots, cut from slabs that fill huge pages.
+//!
+//! A worker takes a slot *before* it pulls a transfer, so running out means that it does not pull; no transfer ever
+//! fails for it. A slot is charged until it is dropped, by whatever late return of an abandoned op. The slot
+//! used last is given first: it is still in the CPU's cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::posix::aligned::{AlignedBuffer, HUGE_PAGE_BYTES, PAGE_BYTES};
+
+/// The largest slot, and so the most bytes of one direct call.
+pub const SLOT_BYTES_MAX: usize = 1 << 20;
+/// A slot is not made smaller than this to have more of them, unless the bound itself is smaller.
+const SLOT_BYTES_SMALL: usize = 64 << 10;
+/// The smallest slot that is any use: a range that starts and ends inside a page fits.
+const SLOT_BYTES_MIN: usize = 2 * PAGE_BYTES;
+/// How many free slabs are kept when workers retire but others stay.
+const SLABS_KEPT: usize = 2;
+
+/// Where a slot is: its slab, and its number there.
+type Place = (usize, usize);
+
+/// One lane's buffers. Shared by its workers.
+#[derive(Debug)]
+pub struct Buffers {
+    slot_bytes: usize,
+    slots_max: usize,
+    slots_per_slab: usize,
+    /// Slots that are taken. A leaf counter, read without the lock by whoever asks whether one is free.
+    taken: AtomicUsize,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    slabs: Vec<Option<Slab>>,
+    free: Vec<Place>,
+    slots_mapped: usize,
+}
+
+#[derive(Debug)]
+struct Slab {
+    memory: AlignedBuffer,
+    slots: usize,
+    free: usize,
+}
+
+/// What [`Buffers::take`] gives.
+#[derive(Debug)]
+pub enum Take {
+    /// A slot.
+    Got(Buffer),
+    /// All are taken; the workers that hold them will pull what waits.
+    Exhausted,
+    /// The system gave no memory.
+    Refused(i32),
+}
+
+impl Buffers {
+    /// Buffers of at most `bytes` bytes for `transfers` transfers at once. Where the bound is too small for a
+    /// large slot each, slots are smaller; where it is too small for that, there are fewer (R1 `buffer_mb_max`).
+    #[must_use]
+    pub fn new(bytes: u64, transfers: usize) -> Arc<Buffers> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let share = (bytes / transfers.max(1)).clamp(SLOT_BYTES_SMALL, SLOT_BYTES_MAX);
+        let slot_bytes = floor_power(share.min(bytes).max(SLOT_BYTES_MIN));
+        let slots_max = (bytes / slot_bytes).max(1);
+        Arc::new(Buffers {
+            slot_bytes,
+            slots_max,
+            slots_per_slab: HUGE_PAGE_BYTES / slot_bytes,
+            taken: AtomicUsize::new(0),
+            shelf: Mutex::default(),
+        })
+    }
+
+    /// The length of every slot: a power of two.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Whether a slot is free, or may be made.
+    #[must_use]
+    pub fn available(&self) -> bool {
+        self.taken.load(Ordering::Acquire) < self.slots_max
+    }
+
+    /// Bytes that the system gave and has not got back.
+    #[must_use]
+    pub fn mapped_bytes(&self) -> usize {
+        self.shelf.lock().slots_mapped * self.slot_bytes
+    }
+
+    /// Takes a slot. Its content is whatever was there.
+    pub fn take(self: &Arc<Buffers>) -> Take {
+        let claim = |taken| (taken < self.slots_max).then_some(taken + 1);
+        if self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, claim).is_err() {
+            return Take::Exhausted;
+        }
+        match self.shelf.lock().place(self) {
+            Ok((place, address)) => {
+                Take::Got(Buffer { home: Arc::clone(self), place, address, bytes: self.slot_bytes })
+            }
+            Err(errno) => {
+                self.taken.fetch_sub(1, Ordering::AcqRel);
+                Take::Refused(errno)
+            }
+        }
+    }
+
+    /// Gives free slabs back to the system: all of them where `all` is set, else those beyond a small cache.
+    pub fn trim(&self, all: bool) {
+        let kept = if all { 0 } else { SLABS_KEPT };
+        let dropped = self.shelf.lock().trim(kept);
+        drop(dropped);
+    }
+}
+
+impl Shelf {
+    /// A free slot; maps a slab where there is none. The claim on `taken` proves that one may be had.
+    fn place(&mut self, home: &Buffers) -> Result<(Place, usize), i32> {
+        if self.free.is_empty() {
+            self.add_slab(home)?;
+        }
+        let place = self.free.pop().ok_or(libc::ENOMEM)?;
+        let slab = self.slabs.get_mut(place.0).and_then(Option::as_mut).ok_or(libc::ENOMEM)?;
+        slab.free -= 1;
+        Ok((place, slab.memory.pointer() as usize + place.1 * home.slot_bytes))
+    }
+
+    fn add_slab(&mut self, home: &Buffers) -> Result<(), i32> {
+        let slots = home.slots_per_slab.min(home.slots_max.saturating_sub(self.slots_mapped));
+        let memory = AlignedBuffer::new(slots * home.slot_bytes)?.hidden_from_children();
+        let number = self.slabs.iter().position(Option::is_none).unwrap_or(self.slabs.len());
+        if number == self.slabs.len() {
+            self.slabs.push(None);
+        }
+        self.slabs[number] = Some(Slab { memory, slots, free: slots });
+        self.slots_mapped += slots;
+        self.free.extend((0..slots).rev().map(|slot| (number, slot)));
+        Ok(())
+    }
+
+    /// Takes the free slabs beyond `kept` off the shelf.
+    fn trim(&mut self, kept: usize) -> Vec<Slab> {
+        let mut passed = 0;
+        let mut gone = Vec::new();
+        for entry in &mut self.slabs {
+            if let Some(slab) = entry.take_if(|slab| slab.free == slab.slots) {
+                passed += 1;
+                if passed > kept {
+                    self.slots_mapped -= slab.slots;
+                    gone.push(slab);
+                } else {
+                    *entry = Some(slab);
+                }
+            }
+        }
+        let slabs = &self.slabs;
+        self.free.retain(|(slab, _)| slabs[*slab].is_some());
+        gone
+    }
+}
+
+/// The largest power of two that is not above `bytes` (which is not 0).
+fn floor_power(bytes: usize) -> usize {
+    1 << bytes.ilog2()
+}
+
+/// One slot, owned; it goes back when dropped.
+#[derive(Debug)]
+pub struct Buffer {
+    home: Arc<Buffers>,
+    place: Place,
+    address: usize,
+    bytes: usize,
+}
+
+impl Buffer {
+    /// The memory: page aligned.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the slot is mapped while `home` has it as taken, is initialised (zeroed at first), and is this
+        // value's alone until it is dropped.
+        unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.bytes) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let mut shelf = self.home.shelf.lock();
+        if let Some(slab) = shelf.slabs.get_mut(self.place.0).and_then(Option::as_mut) {
+            slab.free += 1;
+        }
+        shelf.free.push(self.place);
+        drop(shelf);
+        self.home.taken.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn got(buffers: &Arc<Buffers>) -> Buffer {
+        match buffers.take() {
+            Take::Got(buffer) => buffer,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_bound_and_the_number_of_transfers_give_the_slot() {
+        let slot = |bytes, transfers| Buffers::new(bytes, transfers).slot_bytes();
+        assert_eq!(slot(256 << 20, 128), 1 << 20);
+        assert_eq!(slot(16 << 20, 128), 128 << 10);
+        assert_eq!(slot(1 << 20, 128), 64 << 10);
+        assert_eq!(slot(16 << 10, 128), 16 << 10);
+        assert_eq!(slot(0, 128), SLOT_BYTES_MIN);
+        assert_eq!(slot(3 << 20, 4), 512 << 10);
+    }
+
+    #[test]
+    fn the_bound_holds_and_a_returned_slot_is_the_next_one_given() {
+        let buffers = Buffers::new(5 << 20, 5);
+        let mut held: Vec<Buffer> = (0..5).map(|_| got(&buffers)).collect();
+        assert!(!buffers.available());
+        assert!(matches!(buffers.take(), Take::Exhausted));
+        assert_eq!(buffers.mapped_bytes(), 5 << 20);
+        for (at, buffer) in held.iter_mut().enumerate() {
+            assert_eq!(buffer.address % PAGE_BYTES, 0);
+            buffer.bytes_mut().fill(u8::try_from(at).unwrap());
+        }
+        for (at, buffer) in held.iter_mut().enumerate() {
+            assert!(buffer.bytes_mut().iter().all(|byte| usize::from(*byte) == at));
+        }
+        let address = held.remove(2).address;
+        assert_eq!(got(&buffers).address, address);
+    }
+
+    #[test]
+    fn only_whole_free_slabs_beyond_the_cache_go_back() {
+        let buffers = Buffers::new(64 << 20, 64);
+        let mut held: Vec<Buffer> = (0..10).map(|_| got(&buffers)).collect();
+        held.truncate(1);
+        assert_eq!(buffers.mapped_bytes(), 10 << 20);
+        buffers.trim(false);
+        assert_eq!(buffers.mapped_bytes(), 6 << 20);
+        buffers.trim(true);
+        assert_eq!(buffers.mapped_bytes(), 2 << 20);
+        held.extend((0..9).map(|_| got(&buffers)));
+        for buffer in &mut held {
+            buffer.bytes_mut().fill(1);
+        }
+        assert_eq!(buffers.mapped_bytes(), 10 << 20);
+        drop(held);
+        buffers.trim(true);
+        assert_eq!(buffers.mapped_bytes(), 0);
+    }
+}

@@ -1,1 +1,301 @@
-//! STUB.
+//! One lane's worker threads for blocking work: made when needed, parked without wake-ups, gone when idle.
+//!
+//! The pool pulls ops and runs each on one worker; what running means is its owner's (`psync.rs`). It keeps the
+//! limits of transfers and metadata in flight, and replaces workers whose op was abandoned (R36). A worker that
+//! has completed an op pulls the next one without parking, and nobody is woken for work that somebody is already
+//! on his way to. The pool makes no thread by itself: the supervisor does, in [`Pool::make_threads`] (R57).
+
+mod roster;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::buffers::{Buffer, Buffers, Take};
+use super::{EngineParams, Op, OpKind, Outcome, Source, Tag, host};
+use crate::clock::Clock;
+use roster::{After, Calls, Kind, Next, Roster};
+
+/// A worker that had nothing to do for this long ends.
+pub const IDLE_LIMIT: Duration = Duration::from_secs(2);
+
+/// Runs one op. The buffer is the worker's; it is there for every transfer unless the system refused one.
+pub type Run = Box<dyn Fn(&Op, &mut Option<Buffer>) -> Outcome + Send + Sync>;
+
+/// See the module's text. Owned by an engine, kept alive by its workers.
+pub struct Pool {
+    params: EngineParams,
+    source: Arc<dyn Source>,
+    buffers: Arc<Buffers>,
+    run: Run,
+    clock: Clock,
+    idle_limit: Duration,
+    roster: Mutex<Roster>,
+    /// Told when a thread has left.
+    left: Condvar,
+}
+
+/// Where one worker sleeps.
+#[derive(Debug)]
+struct Parker {
+    /// The worker's number in the pool.
+    number: usize,
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Parker {
+    fn wake(&self) {
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+
+    /// Sleeps until woken, at most `limit`; says whether it was woken.
+    fn park(&self, clock: &Clock, limit: Duration) -> bool {
+        let end = clock.now().plus(limit);
+        loop {
+            if self.woken.swap(false, Ordering::AcqRel) {
+                return true;
+            }
+            let left = end.since(clock.now());
+            if left.is_zero() {
+                return false;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+}
+
+impl Pool {
+    /// A pool without threads.
+    #[must_use]
+    pub fn new(
+        params: EngineParams,
+        source: Arc<dyn Source>,
+        buffers: Arc<Buffers>,
+        run: Run,
+    ) -> Arc<Pool> {
+        let roster = Mutex::new(Roster::new(params.transfers, params.metadata));
+        Arc::new(Pool {
+            params,
+            source,
+            buffers,
+            run,
+            clock: Clock::monotonic(),
+            idle_limit: IDLE_LIMIT,
+            roster,
+            left: Condvar::new(),
+        })
+    }
+
+    /// See [`super::Engine::wake`].
+    pub fn wake(&self, jobs: usize) {
+        let mut roster = self.roster.lock();
+        let calls = roster.arrived(jobs, self.buffers.available());
+        drop(roster);
+        self.carry_out(calls);
+    }
+
+    /// See [`super::Engine::make_threads`].
+    ///
+    /// # Errors
+    /// The system's refusal to make a thread.
+    pub fn make_threads(self: &Arc<Pool>) -> Result<(), std::io::Error> {
+        let ended = self.roster.lock().take_ended();
+        join_all(ended);
+        loop {
+            let Some(number) = self.roster.lock().begin_making() else { return Ok(()) };
+            let pool = Arc::clone(self);
+            let made = host::spawn(&self.thread_name(number), move || pool.work(number));
+            let (handle, refusal) = match made {
+                Ok(handle) => (Some(handle), None),
+                Err(refusal) => (None, Some(refusal)),
+            };
+            self.roster.lock().end_making(number, handle);
+            self.left.notify_all();
+            if let Some(refusal) = refusal {
+                return Err(refusal);
+            }
+        }
+    }
+
+    /// See [`super::Engine::abandon`].
+    pub fn abandon(&self, tag: Tag) {
+        let mut roster = self.roster.lock();
+        let calls = roster.abandon(tag, self.buffers.available());
+        drop(roster);
+        self.carry_out(calls);
+    }
+
+    /// See [`super::Engine::threads`].
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.roster.lock().threads()
+    }
+
+    /// See [`super::Engine::stop`].
+    pub fn stop(&self) {
+        let idle = self.roster.lock().stop();
+        for parker in idle {
+            parker.wake();
+        }
+    }
+
+    /// See [`super::Engine::join`].
+    #[must_use]
+    pub fn join(&self, limit: Option<Duration>) -> bool {
+        let end = limit.map(|limit| self.clock.now().plus(limit));
+        let mut roster = self.roster.lock();
+        while !roster.empty() {
+            match end {
+                None => self.left.wait(&mut roster),
+                Some(end) => {
+                    let left = end.since(self.clock.now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    // Whether it was the limit or a thread that left shows above.
+                    self.left.wait_for(&mut roster, left);
+                }
+            }
+        }
+        let ended = roster.take_ended();
+        drop(roster);
+        join_all(ended);
+        true
+    }
+
+    /// `ucm_posix_<index>_<n>`, cut to what the kernel keeps by counting from 0 again.
+    fn thread_name(&self, number: usize) -> String {
+        let shown = if self.params.index < 10 { number % 1000 } else { number % 100 };
+        format!("ucm_posix_{}_{shown}", self.params.index % 100)
+    }
+
+    fn carry_out(&self, calls: Calls) {
+        for parker in calls.wake {
+            parker.wake();
+        }
+        if calls.ring {
+            (self.params.bell)();
+        }
+    }
+
+    /// A worker's life.
+    fn work(&self, number: usize) {
+        let woken = AtomicBool::new(false);
+        let parker = Arc::new(Parker { number, thread: std::thread::current(), woken });
+        let mut buffer = None;
+        loop {
+            match self.seek(&parker, &mut buffer) {
+                Sought::Found(op) => {
+                    let outcome = (self.run)(&op, &mut buffer);
+                    let after = self.roster.lock().finished(number);
+                    self.source.complete(op.tag, outcome);
+                    if after == After::Leave {
+                        break;
+                    }
+                }
+                Sought::Nothing => {
+                    if !self.rest(&parker) {
+                        break;
+                    }
+                }
+                Sought::Stop => break,
+            }
+        }
+        drop(buffer);
+        self.leave(number);
+    }
+
+    /// Parks. `false`: the worker retires.
+    fn rest(&self, parker: &Arc<Parker>) -> bool {
+        if parker.park(&self.clock, self.idle_limit) {
+            return true;
+        }
+        // Somebody may have taken it off the stack meanwhile; then the wake is there or on its way.
+        !self.roster.lock().retire(parker)
+    }
+
+    /// Pulls until there is an op or the worker is on the idle stack.
+    fn seek(&self, parker: &Arc<Parker>, buffer: &mut Option<Buffer>) -> Sought {
+        loop {
+            let Some(claim) = self.roster.lock().claim() else { return Sought::Stop };
+            let armed = claim.transfer && self.arm(buffer);
+            let op = claim.want(armed).and_then(|want| self.source.pull(want));
+            let kind = op.as_ref().map(|op| kind_of(&op.kind));
+            if kind != Some(Kind::Transfer) {
+                // Before the roster is asked, so that whoever misses a buffer is seen there.
+                *buffer = None;
+            }
+            let record = op.as_ref().map(|op| op.tag).zip(kind);
+            let mut roster = self.roster.lock();
+            // Read under the lock: a buffer that another worker gave back before it parked is seen.
+            let available = self.buffers.available();
+            let (next, calls) = roster.settle(parker, &claim, record, armed, available);
+            drop(roster);
+            self.carry_out(calls);
+            match (next, op) {
+                (Next::Run, Some(op)) => return Sought::Found(op),
+                (Next::Park, _) => return Sought::Nothing,
+                (Next::Again | Next::Run, _) => {}
+            }
+        }
+    }
+
+    /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is pulled all the
+    /// same: it waits the shortage out within its own limit and then fails with the errno (R22).
+    fn arm(&self, buffer: &mut Option<Buffer>) -> bool {
+        if buffer.is_some() {
+            return true;
+        }
+        match self.buffers.take() {
+            Take::Got(got) => {
+                *buffer = Some(got);
+                true
+            }
+            Take::Exhausted => false,
+            Take::Refused(_) => true,
+        }
+    }
+
+    fn leave(&self, number: usize) {
+        let mut roster = self.roster.lock();
+        let before = roster.leave(number);
+        let empty = roster.empty();
+        // The buffer that it gave back may be what work waits for.
+        let calls = roster.rouse(self.buffers.available(), false);
+        drop(roster);
+        self.carry_out(calls);
+        self.buffers.trim(empty);
+        join_all(before);
+        if empty {
+            (self.params.bell)();
+        }
+        self.left.notify_all();
+    }
+}
+
+/// What [`Pool::seek`] came back with.
+enum Sought {
+    Found(Op),
+    Nothing,
+    Stop,
+}
+
+fn kind_of(kind: &OpKind) -> Kind {
+    match kind {
+        OpKind::Read(_) | OpKind::Write(_) => Kind::Transfer,
+        _ => Kind::Metadata,
+    }
+}
+
+/// Joins threads that have ended, or are in their last instructions.
+fn join_all(ended: Vec<std::thread::JoinHandle<()>>) {
+    for thread in ended {
+        // A worker that panicked has ended as well, which is all that is asked here.
+        let _panic = thread.join();
+    }
+}

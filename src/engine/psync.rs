@@ -1,1 +1,144 @@
-//! STUB.
+//! The engine of blocking calls: one op, one worker, the system calls in order.
+//!
+//! It decides nothing about paths, blocks or health; what an op asks for is done as written, and what came of it is
+//! reported. Local shortages are waited out here (R22), and a stale handle is opened again once.
+
+mod local;
+mod metadata;
+mod plan;
+mod read;
+mod write;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::buffers::{Buffer, Buffers};
+use super::pool::Pool;
+use super::{Done, Engine, EngineKind, EngineParams, Op, OpKind, Outcome, Source, Tag};
+use crate::clock::Clock;
+use crate::error::{Cause, Failure, Step};
+use local::{Released, Wait};
+
+/// See the module's text.
+pub struct PsyncEngine {
+    pool: Arc<Pool>,
+}
+
+/// What the workers of one lane share.
+struct Lane {
+    buffers: Arc<Buffers>,
+    released: Released,
+    clock: Clock,
+    /// The file system refused to reserve space: it is not asked again.
+    no_reserve: AtomicBool,
+}
+
+/// One op being run.
+struct Job<'a> {
+    lane: &'a Lane,
+    op: &'a Op,
+}
+
+impl PsyncEngine {
+    /// An engine without threads; the first [`Engine::wake`] asks for them.
+    #[must_use]
+    pub fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<PsyncEngine> {
+        let buffers = Buffers::new(params.buffer_bytes, params.transfers);
+        let lane = Lane {
+            buffers: Arc::clone(&buffers),
+            released: Released::default(),
+            clock: Clock::monotonic(),
+            no_reserve: AtomicBool::new(false),
+        };
+        let run = Box::new(move |op: &Op, buffer: &mut Option<Buffer>| {
+            Job { lane: &lane, op }.run(buffer)
+        });
+        Arc::new(PsyncEngine { pool: Pool::new(params, source, buffers, run) })
+    }
+}
+
+impl Engine for PsyncEngine {
+    fn kind(&self) -> EngineKind {
+        EngineKind::Psync
+    }
+
+    fn wake(&self, jobs: usize) {
+        self.pool.wake(jobs);
+    }
+
+    fn make_threads(&self) -> Result<(), std::io::Error> {
+        self.pool.make_threads()
+    }
+
+    fn abandon(&self, tag: Tag) {
+        self.pool.abandon(tag);
+    }
+
+    fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    fn stop(&self) {
+        self.pool.stop();
+    }
+
+    fn join(&self, limit: Option<Duration>) -> bool {
+        self.pool.join(limit)
+    }
+}
+
+impl Job<'_> {
+    fn run(&self, buffer: &mut Option<Buffer>) -> Outcome {
+        let mut created = false;
+        match self.run_once(buffer, &mut created) {
+            Err(failure) if failure.os() == Some(libc::ESTALE) && !self.op.gate.revoked() => {
+                self.run_once(buffer, &mut created)
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn run_once(&self, buffer: &mut Option<Buffer>, created: &mut bool) -> Outcome {
+        match &self.op.kind {
+            OpKind::Read(transfer) => self.read(transfer, buffer),
+            OpKind::Write(transfer) => self.write(transfer, buffer, created),
+            OpKind::Rename { from, to, no_replace } => self.rename(from, to, *no_replace),
+            OpKind::Sync { path, directory } => self.sync(path, *directory),
+            OpKind::Stat { path } => self.stat(path),
+            OpKind::StatMany(many) => Ok(self.stat_many(many)),
+            OpKind::Unlink { path } => self.unlink(path),
+            OpKind::MakeDir { path, mode } => self.make_directory(path, *mode),
+            OpKind::ReadSmall { path } => self.read_small(path),
+            OpKind::List { path, filter } => self.list(path, filter),
+            OpKind::Touch { path } => self.touch(path),
+        }
+    }
+
+    /// Begins one step, unless the op was given up; waits out local shortages until the op's limit.
+    fn step<T>(&self, step: Step, mut call: impl FnMut() -> Result<T, i32>) -> Result<T, Failure> {
+        let mut wait = None;
+        let result = loop {
+            if self.op.gate.revoked() {
+                break Err(Failure { step, cause: Cause::GivenUp });
+            }
+            match call() {
+                Err(errno) if local::is_local(errno) => {
+                    let wait = wait.get_or_insert_with(|| Wait::begin(self.lane, self.op));
+                    if !wait.again(errno) {
+                        break Err(Failure::errno(step, errno));
+                    }
+                }
+                Err(errno) => break Err(Failure::errno(step, errno)),
+                Ok(value) => break Ok(value),
+            }
+        };
+        if wait.is_some() {
+            self.op.gate.set_local(0);
+        }
+        result
+    }
+}
+
+/// The outcome of an op that has nothing to tell.
+const UNIT: Outcome = Ok(Done::Unit);

@@ -1,0 +1,124 @@
+//! Every op that is no read or write of a block: a few calls on names.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use super::{Job, UNIT};
+use crate::engine::{Done, Entry, FileInfo, Outcome, StatMany};
+use crate::error::{Cause, Failure, Step};
+use crate::posix::file;
+
+/// The largest file that [`crate::engine::OpKind::ReadSmall`] reads.
+const SMALL_BYTES: usize = 4096;
+
+impl Job<'_> {
+    pub(super) fn rename(&self, from: &CStr, to: &CStr, no_replace: bool) -> Outcome {
+        self.step(Step::Rename, || file::rename(from, to, no_replace))?;
+        UNIT
+    }
+
+    pub(super) fn sync(&self, path: &CStr, directory: bool) -> Outcome {
+        let fd = self.step(Step::Open, || match directory {
+            true => file::open_directory(path),
+            false => file::open_read(path, false),
+        })?;
+        let synced = self.step(Step::Fsync, || match directory {
+            true => file::sync_all(&fd),
+            false => file::sync_data(&fd),
+        });
+        let closed = self.lane.close(fd);
+        synced?;
+        closed.map_err(|errno| Failure::errno(Step::Close, errno))?;
+        UNIT
+    }
+
+    pub(super) fn stat(&self, path: &CStr) -> Outcome {
+        self.ask(path).map(Done::Info)
+    }
+
+    fn ask(&self, path: &CStr) -> Result<FileInfo, Failure> {
+        let bytes = self.step(Step::Stat, || file::file_bytes(path))?;
+        Ok(FileInfo { bytes })
+    }
+
+    pub(super) fn stat_many(&self, many: &StatMany) -> Done {
+        let mut answers = Vec::with_capacity(many.paths.len());
+        for path in &many.paths {
+            match self.ask(path) {
+                Ok(info) => answers.push(Some(info)),
+                Err(failure) if failure.os() == Some(libc::ENOENT) => answers.push(None),
+                Err(failure) => return Done::Infos(answers, Some(failure)),
+            }
+            many.progress.store(answers.len(), Ordering::Release);
+        }
+        Done::Infos(answers, None)
+    }
+
+    pub(super) fn unlink(&self, path: &CStr) -> Outcome {
+        self.step(Step::Remove, || file::unlink(path))?;
+        UNIT
+    }
+
+    pub(super) fn make_directory(&self, path: &CStr, mode: u32) -> Outcome {
+        match self.step(Step::Mkdir, || file::make_directory(path, mode)) {
+            Ok(()) => UNIT,
+            Err(failure) if failure.os() == Some(libc::EEXIST) => {
+                match self.step(Step::Mkdir, || file::stat(path))?.is_directory() {
+                    true => UNIT,
+                    // A link to a directory is none (R9).
+                    false => Err(Failure::errno(Step::Mkdir, libc::ENOTDIR)),
+                }
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(super) fn read_small(&self, path: &CStr) -> Outcome {
+        let fd = self.step(Step::Open, || file::open_read(path, false))?;
+        let result = self.read_small_open(&fd);
+        // Nothing was written: a close that fails has nothing to tell.
+        let _nothing_lost = self.lane.close(fd);
+        result.map(Done::Bytes)
+    }
+
+    fn read_small_open(&self, fd: &OwnedFd) -> Result<Vec<u8>, Failure> {
+        // One byte more than allowed tells a file that is too large from one that just fits.
+        let mut bytes = vec![0; SMALL_BYTES + 1];
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = &mut bytes[done..];
+            match self.step(Step::Read, || file::read_at(fd, rest, done as u64))? {
+                0 => {
+                    bytes.truncate(done);
+                    return Ok(bytes);
+                }
+                got => done += got,
+            }
+        }
+        let found = Some(self.step(Step::Stat, || file::stat_open(fd))?.bytes);
+        let cause = Cause::WrongSize { found, expected: SMALL_BYTES as u64 };
+        Err(Failure { step: Step::Verify, cause })
+    }
+
+    pub(super) fn list(&self, path: &CStr, filter: &str) -> Outcome {
+        let names = self.step(Step::List, || file::list(path))?;
+        let mut entries = Vec::new();
+        for name in names.into_iter().filter(|name| name.contains(filter)) {
+            let full = [path.to_bytes(), b"/", name.as_bytes()].concat();
+            let full = CString::new(full).map_err(|_| Failure::errno(Step::List, libc::EINVAL))?;
+            match self.step(Step::List, || file::stat(&full)) {
+                Ok(info) => entries.push(Entry { name, mtime_s: info.mtime_s }),
+                // Gone since the directory was read.
+                Err(failure) if failure.os() == Some(libc::ENOENT) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(Done::Entries(entries))
+    }
+
+    pub(super) fn touch(&self, path: &CStr) -> Outcome {
+        self.step(Step::Touch, || file::touch(path))?;
+        UNIT
+    }
+}
