@@ -1,6 +1,29 @@
 //! The configuration: one JSON object, checked whole before anything is touched (R1–R3).
+//!
+//! This file has the struct that the store reads and the order in which keys are taken; `reader`
+//! takes one key, the others have the rules of keys that belong together. Limits and defaults have
+//! names in `limits`.
+
+mod collection;
+mod health;
+mod json;
+pub mod limits;
+mod paths;
+mod reader;
+mod role;
+#[cfg(test)]
+mod tests;
+mod words;
 
 use std::time::Duration;
+
+use crate::error::Error;
+use limits::{
+    BUFFER_MB, BUFFER_MB_MAX, COMMIT_CONCURRENCY, CONCURRENCY_MAX, DIR_DIGITS, DIR_DIGITS_MAX,
+    DIR_MODE, FILE_MODE, LOOKUP_CONCURRENCY, OPEN_CONCURRENCY, QUEUED_SHARDS, QUEUED_SHARDS_MAX,
+    TEMP_TTL_S, TIME_MS_MAX, TIME_S_MAX, TIMEOUT_MS, TRANS_CONCURRENCY,
+};
+use reader::Reader;
 
 /// `posix_io_engine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,11 +212,82 @@ pub struct Config {
 }
 
 impl Config {
-    /// STUB.
+    /// Reads and checks a whole configuration. Touches nothing but the environment variable of R57.
     ///
-    /// # Errors
-    /// `InvalidParam` or `Unsupported`.
-    pub fn parse(_text: &str) -> Result<Config, crate::error::Error> {
-        Err(crate::error::Error::invalid("stub"))
+    /// # Errors `InvalidParam` with the key, its value and the rule; `Unsupported` where the key
+    /// asks for what is not built.
+    pub fn parse(text: &str) -> Result<Config, Error> {
+        let mut read = Reader::new(text)?;
+        let strict = read.flag("strict", false)?;
+        let warnings = read.unknown(strict)?;
+        let backends = paths::read(&mut read)?;
+        let role::Role { device_id, shape, transfers } = role::read(&mut read)?;
+        let io_direct = read.flag("io_direct", true)?;
+        let timeout_ms = read.whole("timeout_ms", 0..=TIME_MS_MAX, TIMEOUT_MS)?;
+        let mut config = Config {
+            backends,
+            device_id,
+            shape,
+            transfers,
+            engine: words::engine(&mut read)?,
+            io_direct,
+            timeout_ms,
+            lookup_timeout_ms: lookup_timeout(&mut read, timeout_ms)?,
+            open_timeout_ms: read.whole("open_timeout_ms", 0..=TIME_MS_MAX, 0)?,
+            data_dir_shard_bytes: read.whole(
+                "data_dir_shard_bytes",
+                0..=DIR_DIGITS_MAX,
+                DIR_DIGITS,
+            )?,
+            trans_concurrency: concurrency(&mut read, "data_trans", TRANS_CONCURRENCY)?,
+            lookup_concurrency: concurrency(&mut read, "lookup", LOOKUP_CONCURRENCY)?,
+            open_concurrency: concurrency(&mut read, "open", OPEN_CONCURRENCY)?,
+            commit_concurrency: concurrency(&mut read, "commit", COMMIT_CONCURRENCY)?,
+            max_queued_shards: read.whole(
+                "max_queued_shards",
+                1..=QUEUED_SHARDS_MAX,
+                QUEUED_SHARDS,
+            )?,
+            buffer_mb_max: read.whole("buffer_mb_max", 1..=BUFFER_MB_MAX, BUFFER_MB)?,
+            cpu_affinity_cores: read.cores("cpu_affinity_cores")?,
+            health_cores: read.cores("health_cores")?,
+            health: health::read(&mut read)?,
+            startup_policy: words::startup_policy(&mut read)?,
+            require_same_storage: read.flag("require_same_storage", false)?,
+            create_storage: read.flag("create_storage", true)?,
+            commit_policy: words::commit_policy(&mut read)?,
+            commit_sync: words::commit_sync(&mut read, io_direct)?,
+            buffer_mode: words::buffer_mode(&mut read)?,
+            failure_scope: words::failure_scope(&mut read)?,
+            verify_mount: read.flag("verify_mount", true)?,
+            metadata_time_limits: read.flag("metadata_time_limits", true)?,
+            io_direct_fallback: read.flag("io_direct_fallback", false)?,
+            quarantine: read.flag("quarantine", false)?,
+            strict,
+            temp_ttl_s: read.whole("temp_ttl_s", 1..=TIME_S_MAX, TEMP_TTL_S)?,
+            close_timeout_ms: read.whole("close_timeout_ms", 0..=TIME_MS_MAX, 0)?,
+            lookup_checks_size: read.flag("lookup_checks_size", false)?,
+            dir_mode: read.mode("dir_mode", 0o700, 0o7777, DIR_MODE)?,
+            file_mode: read.mode("file_mode", 0o600, 0o777, FILE_MODE)?,
+            vllm_affinity: std::env::var_os("VLLM_CPU_AFFINITY").is_some_and(|on| on == "1"),
+            effective: serde_json::Value::Null,
+            warnings,
+        };
+        collection::read(&mut read)?;
+        read.not_built()?;
+        config.effective = read.into_effective();
+        Ok(config)
     }
+}
+
+fn lookup_timeout(read: &mut Reader, timeout_ms: u64) -> Result<u64, Error> {
+    let given = read.optional("lookup_timeout_ms", &(0..=TIME_MS_MAX))?;
+    let origin = if given.is_some() { "config" } else { "derived from timeout_ms" };
+    let limit = given.unwrap_or(timeout_ms);
+    read.note("lookup_timeout_ms", limit, origin);
+    Ok(limit)
+}
+
+fn concurrency(read: &mut Reader, of: &str, or: usize) -> Result<usize, Error> {
+    read.whole(&format!("posix_{of}_concurrency"), 1..=CONCURRENCY_MAX, or)
 }
