@@ -43,6 +43,13 @@ pub fn alive(pid: u32, start: u64) -> bool {
     process::alive(pid, start)
 }
 
+/// This host's wall clock, in seconds since 1970. For comparing with a storage's clock only (R46).
+#[must_use]
+pub fn wall_clock_s() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
 /// Random bytes for names.
 ///
 /// # Errors

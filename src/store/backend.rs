@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::chain::{CLASSES, ChainId, Class};
 use crate::clock::Time;
 use crate::engine::{Tag, Want};
+use crate::health::marker::Uuid;
 
 /// Commits, removals and discards in flight on one backend.
 pub const METADATA_IN_FLIGHT: usize = 32;
@@ -21,8 +22,8 @@ pub struct PathFacts {
     pub direct: bool,
     /// Offset alignment of direct I/O, bytes.
     pub offset_align: u64,
-    /// The content of the marker that this path showed at open (R24).
-    pub marker: Vec<u8>,
+    /// The storage that this path showed at open (R24); `None`: it has not shown any yet (R13).
+    pub storage: Option<Uuid>,
     /// The storage's clock minus the store's clock, in seconds (R46).
     pub clock_offset_s: i64,
 }
@@ -93,9 +94,10 @@ impl LaneState {
     /// The next queued chain of a class that has a free slot, loads and dumps by R37.
     pub fn pop(&mut self, want: Want) -> Option<ChainId> {
         let order = self.order(want);
-        let class = order.into_iter().flatten().find(|class| {
-            !self.queues[slot(*class)].is_empty() && self.has_slot(*class)
-        })?;
+        let class = order
+            .into_iter()
+            .flatten()
+            .find(|class| !self.queues[slot(*class)].is_empty() && self.has_slot(*class))?;
         self.queues[slot(class)].pop_front()
     }
 
@@ -158,12 +160,8 @@ mod tests {
     use super::*;
 
     fn lane(transfers: usize) -> LaneState {
-        let facts = PathFacts {
-            direct: false,
-            offset_align: 4096,
-            marker: Vec::new(),
-            clock_offset_s: 0,
-        };
+        let facts =
+            PathFacts { direct: false, offset_align: 4096, storage: None, clock_offset_s: 0 };
         LaneState::new(facts, Slots { transfers, lookups: 2 })
     }
 

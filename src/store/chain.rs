@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::types::BlockId;
-use crate::clock::Time;
 use crate::engine::{Memory, StatMany, Tag};
 use crate::error::{Failure, Status};
 
@@ -145,15 +144,6 @@ impl Work {
             Work::Sweep { .. } | Work::SweepOne { .. } => Class::Idle,
         }
     }
-
-    /// The shards of a transfer.
-    #[must_use]
-    pub fn shards(&self) -> Option<&Shards> {
-        match self {
-            Work::Load(shards) | Work::Dump { shards, .. } => Some(shards),
-            _ => None,
-        }
-    }
 }
 
 /// Where a chain is.
@@ -199,8 +189,6 @@ pub struct Chain {
     pub place: Place,
     /// Attempts of this chain that were given up and are still in the kernel.
     pub in_kernel: HashSet<Tag>,
-    /// When it was made.
-    pub made: Time,
     /// The temporary was found to be gone from a path that shows the storage.
     pub vanished: bool,
     /// A second look was taken at a file of a wrong size (R23).

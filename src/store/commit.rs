@@ -193,12 +193,6 @@ impl Blocks {
         self.table.len()
     }
 
-    /// None is in progress.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
     /// The block in progress, begun now with a generation that was never used before if there is none.
     pub fn begin(&mut self, id: BlockId, now: Time) -> &mut Progress {
         match self.table.entry(id) {
@@ -214,11 +208,6 @@ impl Blocks {
     #[must_use]
     pub fn get(&self, id: &BlockId) -> Option<&Progress> {
         self.table.get(id)
-    }
-
-    /// The block in progress, to be changed.
-    pub fn get_mut(&mut self, id: &BlockId) -> Option<&mut Progress> {
-        self.table.get_mut(id)
     }
 
     /// The block in progress, if `generation` is its present one.

@@ -23,7 +23,8 @@ use crate::clock::{Clock, Time};
 use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
 use crate::engine::{Gate, Op, Outcome, Tag, Want};
 use crate::error::{Error, Failure};
-use crate::health::state::{BackendHealth, Epoch, HealthParams};
+use crate::health::class::Operation;
+use crate::health::state::{BackendHealth, Blame, Epoch, HealthParams};
 use crate::health::table::HealthTable;
 use crate::health::window::Rule;
 use crate::log::Level;
@@ -181,30 +182,43 @@ pub struct Core {
     last_tag: u64,
 }
 
+/// A path that has not shown itself yet (R13).
+fn unknown(direct: bool) -> PathFacts {
+    PathFacts { direct, offset_align: 4096, storage: None, clock_offset_s: 0 }
+}
+
 impl Core {
-    /// A core with nothing to do. `mask` is where the availability mask is published (R18).
+    /// A core with nothing to do. A path that failed its check starts excluded (R13); `mask` is where the availability mask is published (R18).
     #[must_use]
     pub fn new(
         rules: Rules,
         clock: Clock,
         layout: Arc<Layout>,
-        facts: Vec<PathFacts>,
+        paths: Vec<Result<PathFacts, Failure>>,
+        direct: bool,
         slots: Slots,
         mask: Arc<AtomicU64>,
-        now: Time,
     ) -> Core {
         let shards = rules.shape.map_or(0, |shape| shape.shards());
         let params = HealthParams {
             rule: Rule { window: rules.window, threshold: rules.threshold },
             one_bad_block: rules.scope == FailureScope::Path,
         };
-        let health = (0..facts.len()).map(|lane| BackendHealth::available(lane, params, now));
+        let now = clock.now();
+        let health = paths.iter().enumerate().map(|(lane, path)| match path {
+            Ok(_) => BackendHealth::available(lane, params, now),
+            Err(failure) => {
+                let blame = Blame::new(Operation::Startup, failure);
+                BackendHealth::excluded(lane, params, now, blame)
+            }
+        });
         let health = HealthTable::new(health.collect());
+        let facts = paths.into_iter().map(|path| path.unwrap_or_else(|_| unknown(direct)));
         mask.store(health.available_mask(), Ordering::Release);
         Core {
             clock,
             layout,
-            lanes: facts.into_iter().map(|facts| LaneState::new(facts, slots)).collect(),
+            lanes: facts.map(|facts| LaneState::new(facts, slots)).collect(),
             health,
             mask,
             tasks: Tasks::default(),
@@ -234,7 +248,7 @@ impl Core {
     }
 
     /// Adds a chain that is in no place yet; the caller parks or routes it.
-    pub(super) fn add_chain(&mut self, work: Work, block: BlockId, now: Time) -> ChainId {
+    pub(super) fn add_chain(&mut self, work: Work, block: BlockId) -> ChainId {
         self.last_chain += 1;
         let id = ChainId(self.last_chain);
         let primary = super::routing::primary(&block, self.n());
@@ -248,7 +262,6 @@ impl Core {
             last: None,
             place: Place::Parked,
             in_kernel: HashSet::new(),
-            made: now,
             vanished: false,
             looked_again: false,
         };
@@ -376,7 +389,13 @@ impl Core {
 
     /// Notes when nothing is left to do, for `close`.
     pub(super) fn note_quiet(&self, fx: &mut Effects) {
-        fx.quiet |= self.closing && self.chains.is_empty();
+        fx.quiet |= self.closing && self.is_quiet();
+    }
+
+    /// No chain is left; operations that outlive theirs may be.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.chains.is_empty()
     }
 
     /// A copy of the counters.

@@ -24,7 +24,7 @@ impl Core {
         let (generation, creation) = (progress.generation, progress.creation);
         let (first, count) = (shards.first, shards.count());
         let create = creation == Creation::Absent;
-        let id = self.add_chain(Work::Dump { shards, generation, create, also: Vec::new() }, block, now);
+        let id = self.add_chain(Work::Dump { shards, generation, create, also: Vec::new() }, block);
         let progress = self.blocks.live(&block, generation)?;
         progress.touched = now;
         progress.mark(first, count, Shard::InFlight(id));
@@ -96,7 +96,8 @@ impl Core {
         let facts = &self.lanes[lane].facts;
         let shared = shape.shard_bytes % facts.offset_align.max(1) != 0;
         let whole = shards.memory.bytes() == shape.block_bytes;
-        let synced = !facts.direct || shared || (whole && self.rules.commit_sync != CommitSync::None);
+        let synced =
+            !facts.direct || shared || (whole && self.rules.commit_sync != CommitSync::None);
         if synced { Safety::Synced } else { Safety::Direct }
     }
 
@@ -210,14 +211,8 @@ impl Core {
     }
 
     /// Removes a temporary of this store, best effort.
-    pub(super) fn discard(
-        &mut self,
-        block: BlockId,
-        generation: u64,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        let id = self.add_chain(Work::Discard { generation }, block, now);
+    pub(super) fn discard(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+        let id = self.add_chain(Work::Discard { generation }, block);
         self.route(id, now, fx);
     }
 
@@ -247,7 +242,7 @@ impl Core {
         let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
         let rewrite = rewrite.map(|(shards, _)| shards);
         let work = Work::Commit { generation, waiters, rewrite, detour: None };
-        let id = self.add_chain(work, block, now);
+        let id = self.add_chain(work, block);
         if let Some(chain) = self.chains.get_mut(&id) {
             chain.tried = tried;
         }
@@ -261,12 +256,7 @@ impl Core {
 
     /// Before a commit through another backend than the one whose cache alone may hold shards, these are written
     /// again (where one task has the whole block) or synced through the old one (R42). Says whether it took over.
-    pub(super) fn commit_needs_detour(
-        &mut self,
-        id: ChainId,
-        now: Time,
-        fx: &mut Effects,
-    ) -> bool {
+    pub(super) fn commit_needs_detour(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
         let mask = self.health.available_mask();
         let n = self.lanes.len();
         let Some(chain) = self.chains.get_mut(&id) else { return false };

@@ -64,9 +64,7 @@ impl Core {
                 let tried = chain.tried.count_ones();
                 Error::new(last.status, format!("{what}: {why} (backends tried: {tried})"))
             }
-            None => {
-                Error::new(Status::StoreUnhealthy, format!("{what}: no backend is available"))
-            }
+            None => Error::new(Status::StoreUnhealthy, format!("{what}: no backend is available")),
         }
     }
 
@@ -128,14 +126,7 @@ impl Core {
     }
 
     /// The attempt of a chain is over; the chain goes on or ends.
-    fn settle(
-        &mut self,
-        id: ChainId,
-        lane: usize,
-        verdict: Verdict,
-        now: Time,
-        fx: &mut Effects,
-    ) {
+    fn settle(&mut self, id: ChainId, lane: usize, verdict: Verdict, now: Time, fx: &mut Effects) {
         let Some(chain) = self.chains.get_mut(&id) else { return };
         chain.place = Place::Parked;
         match verdict {
@@ -180,14 +171,7 @@ impl Core {
         self.retry(id, now, fx);
     }
 
-    fn failed(
-        &mut self,
-        id: ChainId,
-        lane: usize,
-        failure: Failure,
-        now: Time,
-        fx: &mut Effects,
-    ) {
+    fn failed(&mut self, id: ChainId, lane: usize, failure: Failure, now: Time, fx: &mut Effects) {
         let Some(chain) = self.chains.get_mut(&id) else { return };
         let operation = operation(&chain.work);
         let context = Context::new(operation, self.rules.scope);
@@ -430,5 +414,4 @@ impl Core {
             }
         }
     }
-
 }

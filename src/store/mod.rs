@@ -13,11 +13,10 @@ mod flow;
 pub mod layout;
 mod lookup;
 mod open;
+mod recovery;
 mod report;
 pub mod routing;
 mod shared;
-#[cfg(test)]
-mod sim;
 mod step;
 mod submit;
 mod supervisor;
@@ -89,8 +88,19 @@ impl Store {
     /// See `kvpath_load` and `kvpath_dump`.
     pub fn submit(&self, kind: TaskKind, shards: Vec<ShardRequest>) -> Result<u64, Error> {
         self.transfer_shape()?;
+        self.check_breaker()?;
         let plan = Plan::new(kind, shards)?;
         self.shared.with(|core, now, fx| core.submit(kind, plan, now, fx))
+    }
+
+    /// The outer breaker refuses new work while it is open (R60).
+    fn check_breaker(&self) -> Result<(), Error> {
+        let open = self.report.breaker.get().is_some_and(|breaker| breaker.is_open());
+        if open {
+            let text = "the breaker is open: no backend was available (store_health.enabled)";
+            return Err(Error::new(Status::StoreUnhealthy, text));
+        }
+        Ok(())
     }
 
     /// Shards of a task.
@@ -173,7 +183,10 @@ impl Store {
     /// # Errors
     /// `Closed`. What could not be asked is in the answer.
     pub fn lookup(&self, ids: &[BlockId]) -> Result<Lookup, Error> {
-        lookup::each(&self.shared, ids)
+        match self.check_breaker() {
+            Ok(()) => lookup::each(&self.shared, ids),
+            Err(error) => Ok(Lookup { found: vec![false; ids.len()], error: Some(error) }),
+        }
     }
 
     /// The last index before the first absent block.
@@ -181,7 +194,10 @@ impl Store {
     /// # Errors
     /// As [`Store::lookup`].
     pub fn lookup_prefix(&self, ids: &[BlockId]) -> Result<LookupIndex, Error> {
-        lookup::prefix(&self.shared, ids)
+        match self.check_breaker() {
+            Ok(()) => lookup::prefix(&self.shared, ids),
+            Err(error) => Ok(LookupIndex { index: -1, error: Some(error) }),
+        }
     }
 
     /// The highest index that is present.
@@ -189,7 +205,10 @@ impl Store {
     /// # Errors
     /// As [`Store::lookup`].
     pub fn lookup_last(&self, ids: &[BlockId]) -> Result<LookupIndex, Error> {
-        lookup::last(&self.shared, ids)
+        match self.check_breaker() {
+            Ok(()) => lookup::last(&self.shared, ids),
+            Err(error) => Ok(LookupIndex { index: -1, error: Some(error) }),
+        }
     }
 
     /// Ends a block that was dumped.
@@ -269,7 +288,9 @@ impl Store {
         let lane = self.config.backends.iter().position(|b| b.trim_end_matches('/') == wanted);
         let Some(lane) = lane else {
             let known = self.config.backends.join(", ");
-            return Err(Error::invalid(format!("no backend has the path {path:?}; there are {known}")));
+            return Err(Error::invalid(format!(
+                "no backend has the path {path:?}; there are {known}"
+            )));
         };
         self.shared.with(|core, now, fx| core.set_backend(lane, setting, now, fx));
         Ok(())

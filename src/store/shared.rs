@@ -17,6 +17,9 @@ use crate::engine::{Engine, EngineKind, Op, Outcome, Source, Tag, Want, host};
 use crate::error::{Error, Status};
 use crate::log;
 
+/// Wakes the health threads.
+pub type Wake = Box<dyn Fn() + Send + Sync>;
+
 /// See the module's text.
 pub struct Shared {
     /// Time.
@@ -30,7 +33,7 @@ pub struct Shared {
     event: Mutex<Option<host::Event>>,
     quiet: Mutex<bool>,
     became_quiet: Condvar,
-    recovery: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    recovery: Mutex<Option<Wake>>,
 }
 
 impl Shared {
@@ -46,7 +49,7 @@ impl Shared {
             event: Mutex::new(None),
             quiet: Mutex::new(false),
             became_quiet: Condvar::new(),
-            recovery: OnceLock::new(),
+            recovery: Mutex::new(None),
         }
     }
 
@@ -57,11 +60,14 @@ impl Shared {
         }
     }
 
-    /// Gives what wakes recovery after an exclusion. Called once.
-    pub fn set_recovery(&self, wake: Box<dyn Fn() + Send + Sync>) {
-        if self.recovery.set(wake).is_err() {
-            debug_assert!(false, "recovery is made once");
-        }
+    /// Gives what wakes recovery after an exclusion. It never blocks.
+    pub fn set_recovery(&self, wake: Wake) {
+        *self.recovery.lock() = Some(wake);
+    }
+
+    /// Lets go of the health threads, which hold the store in turn.
+    pub fn forget_recovery(&self) {
+        *self.recovery.lock() = None;
     }
 
     /// The engines, in the order of the lanes.
@@ -124,7 +130,7 @@ impl Shared {
             log::emit(message.level, message.id, &message.text);
         }
         if fx.excluded
-            && let Some(wake) = self.recovery.get()
+            && let Some(wake) = &*self.recovery.lock()
         {
             wake();
         }
@@ -136,18 +142,24 @@ impl Shared {
 
     /// Waits until the closing core has nothing left to do; `false`: `limit` passed first.
     pub fn wait_quiet(&self, limit: Option<Duration>) -> bool {
-        let mut quiet = self.quiet.lock();
-        match limit {
-            None => self.became_quiet.wait_while(&mut quiet, |quiet| !*quiet),
-            Some(limit) => {
-                let wait = self.became_quiet.wait_while_for(&mut quiet, |quiet| !*quiet, limit);
-                if wait.timed_out() && !*quiet {
-                    return false;
+        let deadline = limit.map(|limit| self.clock.now().plus(limit));
+        loop {
+            if self.read(|core| core.is_quiet()) {
+                return true;
+            }
+            let mut quiet = self.quiet.lock();
+            match deadline {
+                None => self.became_quiet.wait_while(&mut quiet, |quiet| !*quiet),
+                Some(deadline) => {
+                    let left = deadline.since(self.clock.now());
+                    let wait = self.became_quiet.wait_while_for(&mut quiet, |quiet| !*quiet, left);
+                    if wait.timed_out() && !*quiet {
+                        return false;
+                    }
                 }
             }
+            *quiet = false;
         }
-        *quiet = false;
-        true
     }
 
     /// The descriptor of `kvpath_event_fd`, made when first asked for.

@@ -12,6 +12,7 @@ use crate::clock::Time;
 use crate::config::CommitSync;
 use crate::engine::{Done, Op, OpKind, Outcome, StatMany, Tag, Transfer};
 use crate::error::{self, Cause, Failure};
+use crate::health::marker::{self, Marker};
 
 /// How long a right marker stands for a block that was not found (R24).
 const MARKER_FRESH_FOR_MISS: Duration = Duration::from_millis(100);
@@ -160,7 +161,7 @@ impl Core {
             Work::Load(shards) => {
                 Some(OpKind::Read(self.transfer(shards, lane, &block, None, false)?))
             }
-            Work::Dump { shards, generation, create } => {
+            Work::Dump { shards, generation, create, .. } => {
                 let temporary = Some(*generation);
                 Some(OpKind::Write(self.transfer(shards, lane, &block, temporary, *create)?))
             }
@@ -248,33 +249,32 @@ impl Core {
         self.plain_verdict(attempt, id, outcome, now)
     }
 
-    fn marker_verdict(
-        &mut self,
-        lane: usize,
-        then: Then,
-        outcome: Outcome,
-        now: Time,
-    ) -> Verdict {
+    fn marker_verdict(&mut self, lane: usize, then: Then, outcome: Outcome, now: Time) -> Verdict {
         let state = &mut self.lanes[lane];
-        let away = |text: &str| {
-            let cause = Cause::NotTheStorage(text.into());
+        let away = |text: String| {
+            let cause = Cause::NotTheStorage(text);
             Verdict::Fail(Failure { step: error::Step::Verify, cause })
         };
-        match outcome {
-            Ok(Done::Bytes(bytes)) if bytes == state.facts.marker => {
-                state.marker_seen = Some(now);
-                match then {
-                    Then::Main => Verdict::Next(Step::Main),
-                    Then::NotFound => Verdict::NotFound,
-                    Then::MakeDir => Verdict::Next(Step::MakeDir),
-                    Then::Vanished(failure) => Verdict::Vanished(failure),
-                }
-            }
-            Ok(_) => away("its marker .kvpath is not the one that this path showed at open"),
-            Err(failure) if failure.os() == Some(libc::ENOENT) => {
-                away("it has no marker .kvpath (did the mount fall off?)")
-            }
-            Err(failure) => Verdict::Fail(failure),
+        let found = match outcome {
+            Ok(Done::Bytes(bytes)) => match Marker::parse(&bytes) {
+                Ok(marker) => Some(marker),
+                Err(text) => return away(text),
+            },
+            Ok(_) => None,
+            Err(failure) if failure.os() == Some(libc::ENOENT) => None,
+            Err(failure) => return Verdict::Fail(failure),
+        };
+        if let Some(expected) = state.facts.storage
+            && let Err(failure) = marker::verify(found.as_ref(), expected)
+        {
+            return Verdict::Fail(failure);
+        }
+        state.marker_seen = Some(now);
+        match then {
+            Then::Main => Verdict::Next(Step::Main),
+            Then::NotFound => Verdict::NotFound,
+            Then::MakeDir => Verdict::Next(Step::MakeDir),
+            Then::Vanished(failure) => Verdict::Vanished(failure),
         }
     }
 

@@ -47,9 +47,9 @@ impl Plan {
     pub fn new(kind: TaskKind, requests: Vec<ShardRequest>) -> Result<Plan, Error> {
         let mut requests: Vec<(usize, ShardRequest)> = requests.into_iter().enumerate().collect();
         requests.sort_by_key(|(at, request)| (request.block, request.index, *at));
-        let twice = requests.windows(2).find(|pair| {
-            (pair[0].1.block, pair[0].1.index) == (pair[1].1.block, pair[1].1.index)
-        });
+        let twice = requests
+            .windows(2)
+            .find(|pair| (pair[0].1.block, pair[0].1.index) == (pair[1].1.block, pair[1].1.index));
         if let (TaskKind::Dump, Some(pair)) = (kind, twice) {
             let ((first, request), (second, _)) = (&pair[0], &pair[1]);
             let (block, index) = (request.block, request.index);
@@ -87,9 +87,7 @@ impl Run {
     fn takes(&self, request: &ShardRequest, shape: Shape) -> bool {
         let next = self.first as usize + self.positions.len();
         let bytes = (self.positions.len() as u64 + 1).saturating_mul(shape.shard_bytes);
-        self.block == request.block
-            && next == request.index as usize
-            && bytes <= MAX_TRANSFER_BYTES
+        self.block == request.block && next == request.index as usize && bytes <= MAX_TRANSFER_BYTES
     }
 
     fn finish(self) -> (BlockId, Shards) {
@@ -140,12 +138,10 @@ impl Core {
         let shards = plan.shards();
         self.stats.tasks += 1;
         let task = Task {
-            kind,
             shards,
             open: shards,
             errors: Vec::new(),
             deadline: self.rules.task_limit.map(|limit| now.plus(limit)),
-            submitted: now,
             chains: Vec::new(),
             forgotten: false,
             cell: Arc::default(),
@@ -193,35 +189,24 @@ impl Core {
                 let count = self.blocks.len();
                 return Err(Error::new(
                     Status::Retry,
-                    format!("{count} blocks are unfinished, at most {MAX_UNFINISHED_BLOCKS} may be"),
+                    format!(
+                        "{count} blocks are unfinished, at most {MAX_UNFINISHED_BLOCKS} may be"
+                    ),
                 ));
             }
         }
         Ok(())
     }
 
-    fn submit_load(
-        &mut self,
-        handle: u64,
-        shape: Shape,
-        plan: Plan,
-        now: Time,
-        fx: &mut Effects,
-    ) {
+    fn submit_load(&mut self, handle: u64, shape: Shape, plan: Plan, now: Time, fx: &mut Effects) {
         let mut chains = Vec::new();
         for (block, shards) in runs(handle, shape, plan.requests) {
-            chains.push(self.add_chain(Work::Load(shards), block, now));
+            chains.push(self.add_chain(Work::Load(shards), block));
         }
         self.begin_chains(handle, chains, now, fx);
     }
 
-    fn begin_chains(
-        &mut self,
-        handle: u64,
-        chains: Vec<ChainId>,
-        now: Time,
-        fx: &mut Effects,
-    ) {
+    fn begin_chains(&mut self, handle: u64, chains: Vec<ChainId>, now: Time, fx: &mut Effects) {
         if let Some(task) = self.tasks.get_mut(handle) {
             task.chains.extend(&chains);
         }
@@ -230,14 +215,7 @@ impl Core {
         }
     }
 
-    fn submit_dump(
-        &mut self,
-        handle: u64,
-        shape: Shape,
-        plan: Plan,
-        now: Time,
-        fx: &mut Effects,
-    ) {
+    fn submit_dump(&mut self, handle: u64, shape: Shape, plan: Plan, now: Time, fx: &mut Effects) {
         let mut fresh = Vec::new();
         for (at, request) in plan.requests {
             let (block, index) = (request.block, request.index);
@@ -285,7 +263,7 @@ impl Core {
         self.arm(deadline.filter(|_| !parts.is_empty()), fx);
         let chains = parts.into_iter().map(|open| {
             let block = open[0].1;
-            self.add_chain(Work::Lookup { call, open, asked: None }, block, now)
+            self.add_chain(Work::Lookup { call, open, asked: None }, block)
         });
         let chains: Vec<ChainId> = chains.collect();
         Ok((call, self.begin_call(call, chains, now, fx)))
@@ -326,15 +304,14 @@ impl Core {
     ) -> Result<(u64, Arc<Cell>), Error> {
         self.check_open()?;
         let mut seen = HashSet::new();
-        let unique: Vec<_> =
-            ids.iter().enumerate().filter(|(_, id)| seen.insert(**id)).collect();
+        let unique: Vec<_> = ids.iter().enumerate().filter(|(_, id)| seen.insert(**id)).collect();
         let deadline = self.rules.metadata_limit.and(self.rules.task_limit);
         let deadline = deadline.map(|limit| now.plus(limit));
         let call = self.calls.add(ids.len(), unique.len(), deadline);
         self.arm(deadline.filter(|_| !unique.is_empty()), fx);
         let chains = unique
             .into_iter()
-            .map(|(position, id)| self.add_chain(Work::Remove { call, position }, *id, now));
+            .map(|(position, id)| self.add_chain(Work::Remove { call, position }, *id));
         let chains: Vec<ChainId> = chains.collect();
         Ok((call, self.begin_call(call, chains, now, fx)))
     }
@@ -381,12 +358,7 @@ impl Core {
     ///
     /// # Errors
     /// `Closed`.
-    pub fn drop_block(
-        &mut self,
-        id: BlockId,
-        now: Time,
-        fx: &mut Effects,
-    ) -> Result<bool, Error> {
+    pub fn drop_block(&mut self, id: BlockId, now: Time, fx: &mut Effects) -> Result<bool, Error> {
         self.check_open()?;
         let Some(generation) = self.blocks.get(&id).map(|progress| progress.generation) else {
             return Ok(false);

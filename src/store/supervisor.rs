@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::shared::Shared;
 use crate::clock::{Clock, Time};
-use crate::engine::{Engine, host};
+use crate::engine::host;
 use crate::log::{self, Level};
 
 /// The thread's name.

@@ -42,7 +42,7 @@ impl Core {
         // Any id will do: it spreads the listings over the backends.
         let mut spread = [0; 16];
         spread[..4].copy_from_slice(&dir.to_le_bytes());
-        let id = self.add_chain(Work::Sweep { dir }, BlockId(spread), now);
+        let id = self.add_chain(Work::Sweep { dir }, BlockId(spread));
         self.route(id, now, fx);
     }
 
@@ -68,7 +68,7 @@ impl Core {
             let work = Work::SweepOne { relative };
             let mut spread = [0; 16];
             spread[0] = u8::try_from(lane).unwrap_or(0);
-            let id = self.add_chain(work, BlockId(spread), now);
+            let id = self.add_chain(work, BlockId(spread));
             self.route(id, now, fx);
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::chain::ChainId;
-use super::types::{TaskKind, TaskResult};
+use super::types::TaskResult;
 use crate::clock::Time;
 use crate::error::Error;
 
@@ -47,8 +47,6 @@ impl Cell {
 /// One unfinished task.
 #[derive(Debug)]
 pub struct Task {
-    /// Load or dump.
-    pub kind: TaskKind,
     /// Shards of the call.
     pub shards: usize,
     /// Positions that have not ended.
@@ -57,8 +55,6 @@ pub struct Task {
     pub errors: Vec<(usize, Error)>,
     /// When it ends with TIMEOUT.
     pub deadline: Option<Time>,
-    /// When it was submitted.
-    pub submitted: Time,
     /// Its transfers.
     pub chains: Vec<ChainId>,
     /// Nobody will ask for the result.
@@ -99,12 +95,6 @@ impl Tasks {
         self.open += task.open;
         self.running.insert(self.last, task);
         self.last
-    }
-
-    /// The handle that [`Tasks::add`] gives next.
-    #[must_use]
-    pub fn next(&self) -> u64 {
-        self.last + 1
     }
 
     /// An unfinished task.
@@ -241,12 +231,10 @@ mod tests {
 
     fn add(tasks: &mut Tasks, shards: usize) -> u64 {
         tasks.add(Task {
-            kind: TaskKind::Load,
             shards,
             open: shards,
             errors: Vec::new(),
             deadline: None,
-            submitted: Time::ZERO,
             chains: Vec::new(),
             forgotten: false,
             cell: Arc::default(),

@@ -287,6 +287,14 @@ impl Core {
         self.end(id, Err(error), now, fx);
     }
 
+    /// Ends everything (R54: the limit of close has passed).
+    pub fn terminate_all(&mut self, error: &Error, now: Time, fx: &mut Effects) {
+        let all: Vec<ChainId> = self.chains.keys().copied().collect();
+        for id in all {
+            self.terminate(id, error.clone(), now, fx);
+        }
+    }
+
     /// An abandoned op has returned (R29): its outcome changes no data and no task.
     pub(super) fn late(
         &mut self,

@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::Ordering;
 
 use super::{Job, UNIT};
 use crate::engine::{Done, Entry, FileInfo, Outcome, StatMany};
@@ -45,12 +44,12 @@ impl Job<'_> {
     pub(super) fn stat_many(&self, many: &StatMany) -> Done {
         let mut answers = Vec::with_capacity(many.paths.len());
         for path in &many.paths {
+            many.begin_file();
             match self.ask(path) {
                 Ok(info) => answers.push(Some(info)),
                 Err(failure) if failure.os() == Some(libc::ENOENT) => answers.push(None),
                 Err(failure) => return Done::Infos(answers, Some(failure)),
             }
-            many.progress.store(answers.len(), Ordering::Release);
         }
         Done::Infos(answers, None)
     }

@@ -1,0 +1,405 @@
+//! Opening and closing (R8, R10–R13, R54, R57): what is made, in which order, and how it is undone.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::backend::{METADATA_IN_FLIGHT, PathFacts, Slots};
+use super::core::{Core, Rules};
+use super::layout::{Layout, Writer};
+use super::recovery::Link;
+use super::report::Facts;
+use super::shared::{LaneSource, Shared};
+use super::supervisor::{Alarm, Supervisor, pin};
+use super::{Store, submit};
+use crate::clock::{Clock, Time};
+use crate::config::{BufferMode, Config, EngineChoice, StartupPolicy};
+use crate::engine::psync::PsyncEngine;
+use crate::engine::{Engine, EngineKind, EngineParams, host};
+use crate::error::{Error, Status};
+use crate::health::breaker::{BreakerParams, BreakerThread};
+use crate::health::executor::{Executor, Unfinished};
+use crate::health::recovery::{Monitor, MonitorParams};
+use crate::health::startup::{self, Checked, Policy, StartupParams, StartupReport};
+use crate::health::window::Rule;
+use crate::log::{self, Level};
+
+/// Sweeps in flight on one backend, beside lookups and metadata.
+const IDLE_IN_FLIGHT: usize = 1;
+/// The thread that checks the backends at open.
+const CHECKER: &str = "ucm_posix_open";
+/// How long a failing open waits for probe threads that do not hang.
+const PROBE_THREADS_END: Duration = Duration::from_secs(1);
+/// Stack of probe threads: as small as the page-sized buffers allow, since their number has no limit (R52).
+const PROBE_STACK_BYTES: usize = 128 << 10;
+
+/// The permanent threads of a store.
+pub struct Threads {
+    supervisor: Supervisor,
+    monitor: Arc<Monitor>,
+    breaker: Option<Arc<BreakerThread>>,
+    /// The log's thread lives at least as long.
+    lease: log::Lease,
+}
+
+/// Which cores the store's threads and its health threads use (R57); empty: not pinned.
+struct Cores {
+    store: Vec<usize>,
+    health: Vec<usize>,
+}
+
+impl Cores {
+    fn new(config: &Config) -> Cores {
+        let all = &config.cpu_affinity_cores;
+        let health = if !config.health_cores.is_empty() {
+            config.health_cores.clone()
+        } else if config.vllm_affinity {
+            all.last().copied().into_iter().collect()
+        } else {
+            Vec::new()
+        };
+        let rest: Vec<usize> = all.iter().copied().filter(|core| !health.contains(core)).collect();
+        let store = if rest.is_empty() { all.clone() } else { rest };
+        let health = if health.is_empty() { store.clone() } else { health };
+        Cores { store, health }
+    }
+
+    /// A core outside the allowed set is a warning.
+    fn warn(&self) {
+        let Ok(allowed) = host::allowed_cores() else { return };
+        for core in self.store.iter().chain(&self.health) {
+            if !allowed.contains(core) {
+                let text = format!("core {core} is not among those this process may use");
+                log::emit(Level::Warn, "KV1005", &text);
+            }
+        }
+    }
+}
+
+/// Opens a store.
+pub fn open(config: Config) -> Result<Store, Error> {
+    let lease = log::lease();
+    for warning in &config.warnings {
+        log::emit(Level::Warn, "KV1003", warning);
+    }
+    let result = open_with(config, lease);
+    match &result {
+        Ok(store) => {
+            let paths = store.config.backends.join(", ");
+            let engine = store.report.engine.word();
+            log::emit(Level::Info, "KV1001", &format!("open: {paths}; engine {engine}"));
+        }
+        Err(error) => log::emit(Level::Error, "KV1002", &format!("open failed: {error}")),
+    }
+    result
+}
+
+fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
+    let clock = Clock::monotonic();
+    let me = writer()?;
+    let cores = Cores::new(&config);
+    cores.warn();
+    let unfinished = Unfinished::new(config.backends.len());
+    let executor = Executor::new(clock.clone(), unfinished.clone(), PROBE_STACK_BYTES);
+    let (report, executor) = check(&config, &me, executor, &cores, &clock)?;
+    for warning in &report.warnings {
+        log::emit(Level::Warn, "KV1007", warning);
+    }
+    let shared = share(&config, &me, &report, &clock);
+    let facts = Facts {
+        engine: EngineKind::Psync,
+        engine_reason: engine_reason(&config),
+        paths: config.backends.clone(),
+        same_storage: report.same_storage,
+        unfinished: unfinished.clone(),
+        breaker: OnceLock::new(),
+    };
+    let threads = start(&config, &me, &shared, &clock, executor, unfinished, &cores, lease)?;
+    if let Some(breaker) = &threads.breaker
+        && facts.breaker.set(Arc::clone(breaker)).is_err()
+    {
+        debug_assert!(false, "the breaker is made once");
+    }
+    if config.transfers {
+        shared.with(|core, now, fx| core.begin_sweep(me.clone(), host::alive, now, fx));
+    }
+    let threads = parking_lot::Mutex::new(Some(threads));
+    Ok(Store { config, shared, report: facts, threads })
+}
+
+fn engine_reason(config: &Config) -> &'static str {
+    match config.engine {
+        EngineChoice::Auto => "auto: the engine that this version has",
+        _ => "posix_io_engine",
+    }
+}
+
+/// Who this store is, for the names of its temporaries.
+fn writer() -> Result<Writer, Error> {
+    let os = |error: std::io::Error| Error::new(Status::OsError, format!("random: {error}"));
+    let nonce = u64::from_le_bytes(host::random_bytes::<8>().map_err(os)?);
+    let identity = host::writer_identity();
+    // Without /proc nobody can tell whether this writer lives: a boot of 0 is nobody's (R46).
+    let (boot, pid_namespace, pid, started) = match identity {
+        None => (0, 0, 0, 0),
+        Some(found) => {
+            let boot: String = found.boot_id.chars().filter(char::is_ascii_hexdigit).collect();
+            let boot = boot.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok());
+            (boot.unwrap_or(0), found.pid_namespace, found.pid, found.start)
+        }
+    };
+    Ok(Writer { boot, pid_namespace, pid, started, nonce })
+}
+
+/// Checks the backends on a library thread, so that open_timeout_ms can end the wait (R10).
+fn check(
+    config: &Config,
+    me: &Writer,
+    mut executor: Executor,
+    cores: &Cores,
+    clock: &Clock,
+) -> Result<(StartupReport, Executor), Error> {
+    let cancel = Arc::new(AtomicBool::new(false));
+    let params = Arc::new(StartupParams::new(config, me.word(), Arc::clone(&cancel)));
+    let (tell, told) = crossbeam_channel::bounded(1);
+    let (policy, limit) = (config.startup_policy, config.health.timeout);
+    let pins = cores.store.clone();
+    let thread = host::spawn(CHECKER, move || {
+        pin(&pins);
+        let policy = match policy {
+            StartupPolicy::All => Policy::All,
+            StartupPolicy::Any => Policy::Any { executor: &mut executor, limit },
+        };
+        let result = startup::check_all(&params, policy);
+        // Nobody listens where open_timeout_ms has passed.
+        tell.send((result, executor)).ok();
+    });
+    let thread = thread.map_err(|error| no_thread(CHECKER, &error))?;
+    let limit = (config.open_timeout_ms > 0).then(|| Duration::from_millis(config.open_timeout_ms));
+    let answer = match limit {
+        None => told.recv().ok(),
+        Some(limit) => match told.recv_timeout(limit) {
+            Ok(answer) => Some(answer),
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => None,
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
+                cancel.store(true, Ordering::Relaxed);
+                let ms = config.open_timeout_ms;
+                let text = format!("the backends' checks did not end in open_timeout_ms ({ms} ms)");
+                return Err(Error::new(Status::Timeout, text));
+            }
+        },
+    };
+    // It has told its result, or panicked: either way it ends now.
+    let panicked = thread.join().is_err();
+    let Some((result, executor)) = answer else {
+        debug_assert!(panicked);
+        return Err(Error::new(Status::Error, "bug in kvpath: the start-up check panicked"));
+    };
+    match result {
+        Ok(report) => Ok((report, executor)),
+        Err(error) => {
+            // A probe thread that hangs in the kernel is all that may stay behind (R12).
+            let hanging = executor.join(Some(clock.now().plus(PROBE_THREADS_END)));
+            if hanging > 0 {
+                let text = format!("{hanging} probe threads hang in the kernel; they are detached");
+                log::emit(Level::Warn, "KV1009", &text);
+            }
+            Err(error)
+        }
+    }
+}
+
+fn no_thread(name: &str, error: &std::io::Error) -> Error {
+    Error::new(Status::OsError, format!("the thread {name} cannot be made: {error}"))
+}
+
+fn rules(config: &Config) -> Rules {
+    let n = u64::try_from(config.backends.len()).unwrap_or(1);
+    let whole = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
+    let part = |ms: u64| (ms > 0).then(|| Duration::from_millis((ms / n).max(1)));
+    let timed = config.metadata_time_limits;
+    let lookup = whole(config.lookup_timeout_ms).zip(part(config.lookup_timeout_ms));
+    Rules {
+        shape: config.shape,
+        task_limit: whole(config.timeout_ms),
+        attempt_limit: part(config.timeout_ms),
+        metadata_limit: part(config.timeout_ms).filter(|_| timed),
+        lookup_limit: lookup.filter(|_| timed),
+        commit_policy: config.commit_policy,
+        commit_sync: config.commit_sync,
+        scope: config.failure_scope,
+        verify_mount: config.verify_mount,
+        isolated: config.buffer_mode == BufferMode::Isolated,
+        lookup_size: config.transfers || config.lookup_checks_size,
+        max_queued_shards: config.max_queued_shards,
+        lookup_concurrency: config.lookup_concurrency,
+        dir_mode: config.dir_mode,
+        file_mode: config.file_mode,
+        temp_ttl: Duration::from_secs(config.temp_ttl_s),
+        window: config.health.window,
+        threshold: config.health.threshold,
+    }
+}
+
+/// What is known of a path that passed its check.
+pub(super) fn path_facts(checked: &Checked, now: Time) -> PathFacts {
+    let probed = checked.probed;
+    PathFacts {
+        direct: probed.direct,
+        offset_align: u64::from(probed.offset_align),
+        storage: Some(probed.marker.uuid),
+        clock_offset_s: host::wall_clock_s()
+            .saturating_add(probed.clock_ahead_s)
+            .saturating_sub(i64::try_from(now.0.as_secs()).unwrap_or(0)),
+    }
+}
+
+fn share(config: &Config, me: &Writer, report: &StartupReport, clock: &Clock) -> Arc<Shared> {
+    let now = clock.now();
+    let mask = Arc::new(AtomicU64::new(0));
+    let layout = Layout::new(&config.backends, config.data_dir_shard_bytes, me);
+    let facts = report.backends.iter().map(|backend| match backend {
+        Ok(checked) => Ok(path_facts(checked, now)),
+        Err(failed) => Err(failed.failure.clone()),
+    });
+    let slots = Slots { transfers: config.trans_concurrency, lookups: config.lookup_concurrency };
+    let core = Core::new(
+        rules(config),
+        clock.clone(),
+        Arc::new(layout),
+        facts.collect(),
+        config.io_direct,
+        slots,
+        Arc::clone(&mask),
+    );
+    let alarm = Arc::new(Alarm::new(clock.clone()));
+    let shared = Arc::new(Shared::new(core, clock.clone(), mask, Arc::clone(&alarm)));
+    let n = u64::try_from(config.backends.len()).unwrap_or(1);
+    let engines = (0..config.backends.len()).map(|index| {
+        let alarm = Arc::clone(&alarm);
+        let params = EngineParams {
+            index,
+            transfers: config.trans_concurrency,
+            metadata: config.lookup_concurrency + METADATA_IN_FLIGHT + IDLE_IN_FLIGHT,
+            buffer_bytes: (config.buffer_mb_max << 20) / n,
+            bell: Arc::new(move || alarm.ring()),
+        };
+        let source = LaneSource::new(Arc::downgrade(&shared), index, EngineKind::Psync);
+        let engine: Arc<dyn Engine> = PsyncEngine::new(params, Arc::new(source));
+        engine
+    });
+    let engines = engines.collect();
+    shared.set_engines(engines);
+    shared
+}
+
+#[expect(clippy::too_many_arguments, reason = "everything that open has made so far")]
+fn start(
+    config: &Config,
+    me: &Writer,
+    shared: &Arc<Shared>,
+    clock: &Clock,
+    executor: Executor,
+    unfinished: Unfinished,
+    cores: &Cores,
+    lease: log::Lease,
+) -> Result<Threads, Error> {
+    let rule = Rule { window: config.health.window, threshold: config.health.threshold };
+    let alarm = Arc::clone(&shared.alarm);
+    let supervisor = Supervisor::start(alarm, Arc::downgrade(shared), cores.store.clone())
+        .map_err(|error| no_thread("ucm_posix_sup", &error))?;
+    let params = MonitorParams {
+        interval: config.health.interval,
+        timeout: config.health.timeout,
+        cores: cores.health.clone(),
+        clock: clock.clone(),
+        unfinished,
+    };
+    let link = Arc::new(Link::new(config, me, shared));
+    let monitor = match Monitor::start(params, executor, Arc::clone(&link) as _) {
+        Ok(monitor) => Arc::new(monitor),
+        Err(error) => {
+            supervisor.stop();
+            return Err(no_thread("ucm_health_pmon", &error));
+        }
+    };
+    let breaker = if config.health.enabled {
+        let params = BreakerParams {
+            interval: config.health.interval,
+            timeout: config.health.timeout,
+            rule,
+            cores: cores.health.clone(),
+            clock: clock.clone(),
+        };
+        match BreakerThread::start(params, link) {
+            Ok(breaker) => Some(Arc::new(breaker)),
+            Err(error) => {
+                let _left = monitor.join(None);
+                supervisor.stop();
+                return Err(no_thread("ucm_health_mon", &error));
+            }
+        }
+    } else {
+        None
+    };
+    let (wake_monitor, wake_breaker) = (Arc::clone(&monitor), breaker.clone());
+    shared.set_recovery(Box::new(move || {
+        wake_monitor.wake();
+        if let Some(breaker) = &wake_breaker {
+            breaker.wake();
+        }
+    }));
+    Ok(Threads { supervisor, monitor, breaker, lease })
+}
+
+/// What is left of a limit; `None` stays `None`.
+fn left(clock: &Clock, deadline: Option<Time>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.since(clock.now()))
+}
+
+impl Threads {
+    /// Closes a store (R54). Consumes the threads: what hangs after the limit is detached and harmless.
+    pub fn close(self, shared: &Arc<Shared>, config: &Config) -> Result<(), Error> {
+        let clock = shared.clock.clone();
+        let limit = config.close_timeout_ms;
+        let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
+        shared.with(super::core::Core::begin_close);
+        self.monitor.stop();
+        let mut quiet = shared.wait_quiet(left(&clock, deadline));
+        if quiet {
+            shared.with(super::core::Core::drop_all_blocks);
+            quiet = shared.wait_quiet(left(&clock, deadline));
+        }
+        if !quiet {
+            shared.with(|core, now, fx| core.terminate_all(&submit::closed(), now, fx));
+        }
+        let mut hanging = 0;
+        for engine in shared.engines() {
+            engine.stop();
+        }
+        for engine in shared.engines() {
+            if !engine.join(left(&clock, deadline)) {
+                hanging += engine.threads();
+            }
+        }
+        if let Some(breaker) = &self.breaker {
+            hanging += breaker.join(left(&clock, deadline));
+        }
+        hanging += self.monitor.join(left(&clock, deadline));
+        self.supervisor.stop();
+        shared.forget_recovery();
+        let result = if hanging == 0 {
+            Ok(())
+        } else {
+            let text = format!(
+                "close: {hanging} threads hang in the kernel after close_timeout_ms ({limit} ms); they \
+                 are detached"
+            );
+            log::emit(Level::Error, "KV1004", &text);
+            Err(Error::new(Status::Timeout, text))
+        };
+        log::emit(Level::Info, "KV1008", "closed");
+        drop(self.lease);
+        result
+    }
+}

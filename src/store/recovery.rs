@@ -1,0 +1,160 @@
+//! How the health threads see the store: what is excluded, how it is probed, and where an outcome goes (R50–R53,
+//! R60).
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use super::core::{Core, Effects};
+use super::layout::Writer;
+use super::shared::Shared;
+use super::types::Setting;
+use crate::clock::Time;
+use crate::config::{Config, FailureScope};
+use crate::error::{Cause, Failure, Step};
+use crate::health::breaker::{BreakerChange, Watched};
+use crate::health::class::Operation;
+use crate::health::marker::Uuid;
+use crate::health::probe::{self, Expect, ProbeParams, Probed};
+use crate::health::recovery::{ProbeResult, Recovery};
+use crate::health::state::{Blame, Outcome};
+use crate::log::{self, Level};
+
+/// See the module's text. Holds the store weakly: a probe that hangs keeps nothing alive.
+pub struct Link {
+    shared: Weak<Shared>,
+    roots: Vec<String>,
+    digits: usize,
+    writer: String,
+    direct: bool,
+    fallback: bool,
+    dir_mode: u32,
+    file_mode: u32,
+    scope: FailureScope,
+}
+
+impl Link {
+    /// The link of a store.
+    #[must_use]
+    pub fn new(config: &Config, me: &Writer, shared: &Arc<Shared>) -> Link {
+        Link {
+            shared: Arc::downgrade(shared),
+            roots: config.backends.clone(),
+            digits: config.data_dir_shard_bytes,
+            writer: me.word(),
+            direct: config.io_direct,
+            fallback: config.io_direct_fallback,
+            dir_mode: config.dir_mode,
+            file_mode: config.file_mode,
+            scope: config.failure_scope,
+        }
+    }
+
+    fn params(&self, backend: usize, facts: (Option<Uuid>, bool)) -> Result<ProbeParams, Failure> {
+        let (storage, direct) = facts;
+        Ok(ProbeParams {
+            root: self.roots[backend].clone(),
+            directory: probe::any_directory(self.digits)?,
+            expect: storage.map_or(Expect::Any, Expect::Storage),
+            data_dir_shard_bytes: self.digits,
+            writer: self.writer.clone(),
+            direct,
+            dir_mode: self.dir_mode,
+            file_mode: self.file_mode,
+        })
+    }
+}
+
+impl Recovery for Link {
+    fn excluded(&self) -> Vec<usize> {
+        let Some(shared) = self.shared.upgrade() else { return Vec::new() };
+        shared.read(|core| core.health.excluded())
+    }
+
+    fn probe(&self, backend: usize) -> ProbeResult {
+        let gone = Failure { step: Step::Verify, cause: Cause::GivenUp };
+        // Upgraded for a moment only: the probe itself may hang.
+        let facts = {
+            let shared = self.shared.upgrade().ok_or(gone)?;
+            shared.read(|core| core.probe_facts(backend))
+        };
+        let (storage, known) = facts;
+        let direct = known.unwrap_or(self.direct);
+        let mut result = probe::probe(&self.params(backend, (storage, direct))?);
+        let refused = result.as_ref().err().is_some_and(|failed| failed.direct_refused);
+        if refused && self.fallback {
+            result = probe::probe(&self.params(backend, (storage, false))?);
+        }
+        probe::judge_recovery(result, self.scope).map_err(|failed| failed.failure)
+    }
+
+    fn record(&self, backend: usize, outcome: ProbeResult) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.with(|core, now, fx| core.probed(backend, outcome, now, fx));
+        }
+    }
+}
+
+impl Watched for Link {
+    fn is_healthy(&self) -> bool {
+        self.shared.upgrade().is_none_or(|shared| shared.mask.load(Ordering::Acquire) != 0)
+    }
+
+    fn changed(&self, change: BreakerChange) {
+        let BreakerChange { open, samples, failures } = change;
+        let word = if open { "open: the store refuses work" } else { "closed" };
+        let text = format!("breaker {word}: {failures} unhealthy of {samples} evaluations");
+        log::emit(if open { Level::Error } else { Level::Warn }, "KV2004", &text);
+    }
+}
+
+impl Core {
+    /// What a probe of this backend must know: the storage that it showed, and whether it runs direct.
+    pub(super) fn probe_facts(&self, lane: usize) -> (Option<Uuid>, Option<bool>) {
+        let facts = &self.lanes[lane].facts;
+        (facts.storage, facts.storage.map(|_| facts.direct))
+    }
+
+    /// The outcome of a probe (R53).
+    pub(super) fn probed(
+        &mut self,
+        lane: usize,
+        outcome: ProbeResult,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let outcome = match outcome {
+            Ok(probed) => {
+                if let Some(probed) = probed {
+                    self.learn(lane, &probed);
+                }
+                Outcome::ProbeSuccess
+            }
+            Err(failure) => Outcome::ProbeFailure { blame: Blame::new(Operation::Probe, &failure) },
+        };
+        self.record(lane, outcome, now, fx);
+    }
+
+    /// A backend that showed nothing at open (R13) has shown what it is.
+    fn learn(&mut self, lane: usize, probed: &Probed) {
+        let facts = &mut self.lanes[lane].facts;
+        if facts.storage.is_none() {
+            facts.storage = Some(probed.marker.uuid);
+            facts.direct = probed.direct;
+            facts.offset_align = u64::from(probed.offset_align);
+        }
+    }
+
+    /// An operator's word about a backend (R56).
+    pub(super) fn set_backend(
+        &mut self,
+        lane: usize,
+        setting: Setting,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let transition = self.health.set(lane, setting, now);
+        if let Some(transition) = transition {
+            self.changed(&transition, now, fx);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What an operator sees: health and statistics, as structs, JSON and Prometheus text (R56, R90, R92). Reads; decides
+//! nothing.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use super::shared::Shared;
+use super::types::BackendReport;
+use crate::config::Config;
+use crate::engine::EngineKind;
+use crate::health::breaker::BreakerThread;
+use crate::health::executor::Unfinished;
+use crate::health::state::{Transition, Why};
+use crate::stats::Snapshot;
+
+/// Supervisor, monitor: always there. The breaker is counted where it runs, workers by their engines.
+const PERMANENT_THREADS: usize = 2;
+
+/// What does not change while a store is open.
+pub struct Facts {
+    /// The engine that runs.
+    pub engine: EngineKind,
+    /// Why this one.
+    pub engine_reason: &'static str,
+    /// The backends.
+    pub paths: Vec<String>,
+    /// All backends showed one storage at open (R8).
+    pub same_storage: bool,
+    /// Probe threads that hang.
+    pub unfinished: Unfinished,
+    /// The outer breaker, where it runs.
+    pub breaker: OnceLock<Arc<BreakerThread>>,
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn narrow(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Threads alive now.
+pub fn threads(shared: &Shared, facts: &Facts) -> u32 {
+    let workers: usize = shared.engines().iter().map(|engine| engine.threads()).sum();
+    let breaker = usize::from(facts.breaker.get().is_some());
+    narrow(workers + PERMANENT_THREADS + breaker) + facts.unfinished.total()
+}
+
+/// One report a backend.
+pub fn health(shared: &Shared, facts: &Facts) -> Vec<BackendReport> {
+    let now = shared.clock.now();
+    shared.read(|core| {
+        let backends = core.health.backends().iter().zip(&core.lanes).enumerate();
+        let reports = backends.map(|(index, (health, lane))| {
+            let counters = health.counters();
+            let last = health.last_failure();
+            BackendReport {
+                path: facts.paths[index].clone(),
+                state: health.state(),
+                since_ms: millis(now.since(health.since())),
+                samples: narrow(health.samples()),
+                failures: narrow(health.failures()),
+                in_flight: wide(lane.running()),
+                abandoned: wide(lane.abandoned),
+                direct: lane.facts.direct,
+                probe_threads: facts.unfinished.on(index),
+                probes: counters.probes,
+                probe_failures: counters.probe_failures,
+                transitions: counters.transitions,
+                last_errno: last.and_then(|blame| blame.errno).unwrap_or(0),
+                last_error: last.map_or_else(String::new, |blame| {
+                    format!("{}: {}", blame.operation.word(), blame.text)
+                }),
+            }
+        });
+        reports.collect()
+    })
+}
+
+fn transition_json(transition: &Transition, path: &str, now: crate::clock::Time) -> Value {
+    let cause = match &transition.why {
+        Why::Failure(blame) => json!({
+            "operation": blame.operation.word(),
+            "step": blame.step.word(),
+            "errno": blame.errno,
+            "text": blame.text,
+        }),
+        Why::Recovered => json!({"text": "the window is full and holds no failure"}),
+        Why::Operator(setting) => json!({"text": format!("operator: {}", setting.word())}),
+    };
+    json!({
+        "backend": path,
+        "from": transition.from.word(),
+        "to": transition.to.word(),
+        "ago_ms": millis(now.since(transition.at)),
+        "at_ms": millis(transition.at.0),
+        "samples": transition.samples,
+        "failures": transition.failures,
+        "cause": cause,
+    })
+}
+
+/// The health report.
+pub fn health_json(shared: &Shared, facts: &Facts) -> String {
+    let backends: Vec<Value> = health(shared, facts)
+        .into_iter()
+        .map(|report| {
+            json!({
+                "path": report.path,
+                "state": report.state.word(),
+                "since_ms": report.since_ms,
+                "samples": report.samples,
+                "failures": report.failures,
+                "in_flight": report.in_flight,
+                "abandoned": report.abandoned,
+                "mode": if report.direct { "direct" } else { "buffered" },
+                "probe_threads": report.probe_threads,
+                "probes": report.probes,
+                "probe_failures": report.probe_failures,
+                "transitions": report.transitions,
+                "last_errno": report.last_errno,
+                "last_error": report.last_error,
+            })
+        })
+        .collect();
+    let now = shared.clock.now();
+    let transitions: Vec<Value> = shared.read(|core| {
+        let all = core.health.transitions();
+        all.map(|one| transition_json(one, &facts.paths[one.backend], now)).collect()
+    });
+    let breaker =
+        facts.breaker.get().map(|breaker| if breaker.is_open() { "open" } else { "closed" });
+    json!({
+        "backends": backends,
+        "same_storage": facts.same_storage,
+        "breaker": breaker,
+        "transitions": transitions,
+        "now_ms": millis(now.0),
+    })
+    .to_string()
+}
+
+/// Name, whether it only grows, help, value.
+type Figure = (&'static str, bool, &'static str, u64);
+
+fn figures(stats: &Snapshot) -> [Figure; 25] {
+    [
+        ("threads", false, "Threads of the store.", u64::from(stats.threads)),
+        ("tasks", true, "Tasks accepted.", stats.tasks),
+        ("tasks_finished", true, "Tasks finished.", stats.tasks_finished),
+        ("loaded_shards", true, "Shards loaded whole.", stats.loaded_shards),
+        ("loaded_bytes", true, "Bytes loaded.", stats.loaded_bytes),
+        ("dumped_shards", true, "Shards written.", stats.dumped_shards),
+        ("dumped_bytes", true, "Bytes written.", stats.dumped_bytes),
+        ("committed_blocks", true, "Blocks made visible.", stats.committed_blocks),
+        ("lookups", true, "Ids asked by lookups.", stats.lookups),
+        ("lookup_hits", true, "Ids found by lookups.", stats.lookup_hits),
+        ("load_misses", true, "Transfers that found no block.", stats.load_misses),
+        ("retries", true, "Attempts after the first of their chain.", stats.retries),
+        ("failovers", true, "Chains that succeeded on another backend.", stats.failovers),
+        ("timeouts", true, "Attempts that passed their limit.", stats.timeouts),
+        ("late_results", true, "Results of attempts given up before.", stats.late_results),
+        ("corrupt", true, "Files found that are no whole blocks.", stats.corrupt),
+        ("removed_blocks", true, "Blocks removed.", stats.removed_blocks),
+        (
+            "swept_temporaries",
+            true,
+            "Temporaries of dead writers removed.",
+            stats.swept_temporaries,
+        ),
+        ("expired_blocks", true, "Unfinished blocks dropped by age.", stats.expired_blocks),
+        ("closed_generations", true, "Unfinished files given up.", stats.closed_generations),
+        ("dropped_results", true, "Results nobody asked for.", stats.dropped_results),
+        ("queued_shards", false, "Shards accepted and not ended.", stats.queued_shards),
+        ("in_flight", false, "Operations running.", stats.in_flight),
+        ("abandoned", false, "Operations given up, still in the kernel.", stats.abandoned),
+        ("unfinished_blocks", false, "Blocks begun, not visible.", stats.unfinished_blocks),
+    ]
+}
+
+/// Counters, configuration and engine.
+pub fn stats_json(stats: &Snapshot, config: &Config, facts: &Facts) -> String {
+    let counters: serde_json::Map<String, Value> =
+        figures(stats).into_iter().map(|(name, _, _, value)| (name.into(), value.into())).collect();
+    json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "engine": {"name": facts.engine.word(), "reason": facts.engine_reason},
+        "counters": counters,
+        "config": config.effective,
+    })
+    .to_string()
+}
+
+/// Prometheus text, exposition format 0.0.4.
+pub fn metrics(stats: &Snapshot, backends: &[BackendReport]) -> String {
+    let mut text = String::new();
+    let mut line = |arguments: std::fmt::Arguments<'_>| {
+        // Writing to a String cannot fail.
+        let written = writeln!(text, "{arguments}");
+        debug_assert!(written.is_ok());
+    };
+    for (name, grows, help, value) in figures(stats) {
+        let (kind, suffix) = if grows { ("counter", "_total") } else { ("gauge", "") };
+        line(format_args!("# HELP kvpath_{name}{suffix} {help}"));
+        line(format_args!("# TYPE kvpath_{name}{suffix} {kind}"));
+        line(format_args!("kvpath_{name}{suffix} {value}"));
+    }
+    line(format_args!("# HELP kvpath_backend_available 1: takes part in routing."));
+    line(format_args!("# TYPE kvpath_backend_available gauge"));
+    for backend in backends {
+        let path = backend.path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let value = u32::from(backend.state.code() == 0);
+        line(format_args!("kvpath_backend_available{{backend=\"{path}\"}} {value}"));
+    }
+    text
+}
