@@ -192,9 +192,9 @@ impl Pool {
             match self.seek(&parker, &mut buffer) {
                 Sought::Found(op) => {
                     let outcome = (self.run)(&op, &mut buffer);
-                    let after = self.roster.lock().finished(number);
+                    self.roster.lock().reporting();
                     self.source.complete(op.tag, outcome);
-                    if after == After::Leave {
+                    if self.finish(number) == After::Leave {
                         break;
                     }
                 }
@@ -208,6 +208,14 @@ impl Pool {
         }
         drop(buffer);
         self.leave(number);
+    }
+
+    fn finish(&self, number: usize) -> After {
+        let mut roster = self.roster.lock();
+        let (after, calls) = roster.finished(number, self.buffers.available());
+        drop(roster);
+        self.carry_out(calls);
+        after
     }
 
     /// Parks. `false`: the worker retires.

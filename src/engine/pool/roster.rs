@@ -94,8 +94,11 @@ pub(super) struct Roster {
     wakes: u64,
     /// Workers that are on their way to a pull that they have not begun: they will see what waits now.
     seeking: usize,
-    /// Workers between the source and the roster: their op is not on record yet.
+    /// Workers between the source and the roster: their op is not on record yet. They look again if a wake came
+    /// meanwhile, so they too are on their way.
     pulling: usize,
+    /// A wake counted on a worker that was pulling; should that one come back with an op, another must look.
+    owed: bool,
     /// Ops that were abandoned before they were on record.
     early: Vec<Tag>,
     /// Threads that the supervisor was asked for and has not made.
@@ -123,6 +126,7 @@ impl Roster {
             wakes: 0,
             seeking: 0,
             pulling: 0,
+            owed: false,
             early: Vec::new(),
             asked: 0,
             making: 0,
@@ -162,6 +166,7 @@ impl Roster {
         }
         self.waiting = self.waiting.saturating_add(jobs);
         self.wakes = self.wakes.wrapping_add(1);
+        self.owed |= self.pulling > 0;
         self.rouse(available, true)
     }
 
@@ -233,15 +238,13 @@ impl Roster {
             }
             None => self.nothing_found(parker, claim, buffer, available),
         };
+        let scout = self.owed || kind == Some(Kind::Metadata) || (claim.metadata && metadata_full);
         if self.pulling == 0 {
             self.early.clear();
+            self.owed = false;
         }
         // A place that was held for nothing may be what a parked worker missed.
-        let calls = match kind {
-            Some(Kind::Metadata) => self.rouse(available, true),
-            Some(Kind::Transfer) => self.rouse(available, claim.metadata && metadata_full),
-            None => Calls::default(),
-        };
+        let calls = if kind.is_some() { self.rouse(available, scout) } else { Calls::default() };
         (next, calls)
     }
 
@@ -275,21 +278,30 @@ impl Roster {
         Next::Park
     }
 
-    /// The worker's op has ended.
-    pub(super) fn finished(&mut self, number: usize) -> After {
-        let Some(member) = self.member(number) else { return After::Leave };
-        let running = member.running.take();
-        let abandoned = std::mem::take(&mut member.abandoned);
-        if abandoned {
-            self.abandoned -= 1;
-            if self.threads - self.abandoned > self.transfers_max + self.metadata_max {
-                return After::Leave;
-            }
-        } else if let Some((_, kind)) = running {
-            self.give_back(kind);
-        }
+    /// The worker's op has ended and is about to be reported: the worker is on its way to the next one, which may
+    /// come out of the report itself.
+    pub(super) fn reporting(&mut self) {
         self.seeking += 1;
-        After::Stay
+    }
+
+    /// The op was reported: its place is free. Not before, so that the source never sees more in flight than the
+    /// limit.
+    pub(super) fn finished(&mut self, number: usize, available: bool) -> (After, Calls) {
+        let Some(member) = self.member(number) else { return (After::Leave, Calls::default()) };
+        let running = member.running.take();
+        if !std::mem::take(&mut member.abandoned) {
+            if let Some((_, kind)) = running {
+                self.give_back(kind);
+            }
+            return (After::Stay, Calls::default());
+        }
+        self.abandoned -= 1;
+        if self.threads - self.abandoned <= self.transfers_max + self.metadata_max {
+            return (After::Stay, Calls::default());
+        }
+        self.seeking -= 1;
+        // Work that came meanwhile may have counted on this worker.
+        (After::Leave, self.rouse(available, true))
     }
 
     fn give_back(&mut self, kind: Kind) {

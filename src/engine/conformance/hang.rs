@@ -1,0 +1,279 @@
+//! Ops that hang in the kernel: a FIFO hangs whoever opens it, and memory that the test has not filled in yet hangs
+//! whoever touches it.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::sys::stat::Mode;
+
+use super::memory::{Host, WAYS, Way, pattern, read_whole, transfer, write_whole};
+use super::rig::{Limits, Rig, USUAL, c_path};
+use super::{Case, Make};
+use crate::engine::{Done, Gate, Memory, OpKind, Outcome, Segment, Tag};
+use crate::error::{Cause, Failure};
+use crate::posix::aligned::AlignedBuffer;
+
+pub const CASES: &[Case] = &[
+    ("r30 a read that was given up leaves the caller's memory alone", given_up),
+    ("r30 a revoke during a copy waits for it and stops the op", revoked_inside),
+    ("r32 a borrowed op is reported as what it came to", revoked_borrowed),
+    ("r36 a hung worker is replaced", replaced),
+    ("r36 hung transfers leave metadata alone", metadata_goes_on),
+    ("r30 buffers of abandoned ops are charged until they return", charged),
+    ("stop leaves what is queued and lets the hung return", stopped),
+];
+
+const BUFFERED: Way = WAYS[0];
+
+/// A name whose open hangs until [`Fifo::release`].
+struct Fifo(PathBuf);
+
+impl Fifo {
+    fn new(dir: &Path, name: &str) -> Fifo {
+        let path = dir.join(name);
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        Fifo(path)
+    }
+
+    /// Lets every open of it return, as long as the file is held.
+    fn release(&self) -> File {
+        let flags = libc::O_NONBLOCK;
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.0).unwrap()
+    }
+
+    /// Submits a read that hangs.
+    fn hang(&self, rig: &Rig, host: &Host) -> (Tag, Arc<Gate>) {
+        let (tag, gate) = rig.submit(read_whole(&self.0, BUFFERED, host));
+        rig.started(tag);
+        // The kernel tells of no event when somebody begins to hang in an open.
+        rig.until_opening(rig.running());
+        (tag, gate)
+    }
+}
+
+fn is_given_up(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Failure { cause: Cause::GivenUp, .. }))
+}
+
+fn is_no_file(outcome: &Outcome) -> bool {
+    matches!(outcome, Err(Failure { cause: Cause::WrongSize { found: None, .. }, .. }))
+}
+
+fn given_up(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let fifo = Fifo::new(dir, "fifo");
+    let mut host = Host::plain(4096);
+    host.set(&[5; 4096]);
+    let (tag, gate) = fifo.hang(&rig, &host);
+    assert!(gate.revoke(), "nobody is inside while it opens");
+    let _released = fifo.release();
+    assert!(is_given_up(&rig.outcome(tag)));
+    assert!(host.get() == [5; 4096]);
+}
+
+/// Memory whose first page hangs whoever touches it.
+struct Sticky {
+    fd: OwnedFd,
+    buffer: AlignedBuffer,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Request {
+    words: [u64; 4],
+}
+
+const UFFD_API: u64 = 0xaa;
+const PAGE: u64 = 4096;
+
+/// `_IOWR(0xaa, number, bytes)`.
+fn request_code(number: u64, bytes: u64) -> libc::c_ulong {
+    (3 << 30) | (bytes << 16) | (0xaa << 8) | number
+}
+
+impl Sticky {
+    fn new(bytes: usize) -> Sticky {
+        let buffer = AlignedBuffer::new(bytes).unwrap();
+        // SAFETY: a system call without pointers.
+        let raw = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
+        let raw = i32::try_from(raw).unwrap();
+        assert!(raw >= 0, "{}", std::io::Error::last_os_error());
+        // SAFETY: the kernel just gave this descriptor to us alone.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        let sticky = Sticky { fd, buffer };
+        sticky.request(0x3f, 24, [UFFD_API, 0, 0, 0]);
+        // Missing pages of this range are ours to provide.
+        sticky.request(0x00, 32, [sticky.address(), PAGE, 1, 0]);
+        sticky
+    }
+
+    fn address(&self) -> u64 {
+        self.buffer.pointer() as u64
+    }
+
+    fn request(&self, number: u64, bytes: u64, words: [u64; 4]) {
+        let mut request = Request { words };
+        let code = request_code(number, bytes);
+        // SAFETY: the struct is as long as the longest of these requests, and ours.
+        let status = unsafe { libc::ioctl(self.fd.as_raw_fd(), code, &raw mut request) };
+        assert_eq!(status, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Waits until somebody hangs on it.
+    fn touched(&self) {
+        let mut message = [0_u8; 32];
+        let (to, bytes) = (message.as_mut_ptr().cast(), message.len());
+        // SAFETY: 32 bytes of ours are written during the call.
+        assert_eq!(unsafe { libc::read(self.fd.as_raw_fd(), to, bytes) }, 32);
+    }
+
+    fn release(&self) {
+        self.request(0x04, 32, [self.address(), PAGE, 0, 0]);
+    }
+
+    fn memory(&self) -> Arc<Memory> {
+        let bytes = self.buffer.bytes();
+        Arc::new(Memory::new([Segment::new(self.buffer.pointer(), bytes)]))
+    }
+}
+
+fn revoked_inside(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let bytes = 4 << 20;
+    let source = dir.join("source");
+    std::fs::write(&source, pattern(bytes, 1)).unwrap();
+    for way in [WAYS[0], WAYS[1]] {
+        let sticky = Sticky::new(bytes);
+        let memory = sticky.memory();
+        let read = transfer(&source, way, Arc::clone(&memory), 0, bytes as u64);
+        let (tag, gate) = rig.submit(OpKind::Read(read));
+        sticky.touched();
+        assert!(!gate.revoke(), "the copy is in the middle of the memory");
+        sticky.release();
+        assert!(is_given_up(&rig.outcome(tag)));
+        let mut last = [1; 4096];
+        // SAFETY: the op has ended; the memory is the test's.
+        unsafe { memory.copy_out((bytes - last.len()) as u64, &mut last) };
+        assert!(last == [0; 4096], "the last piece was copied after the revoke");
+
+        let path = dir.join(format!("{way:?}"));
+        let sticky = Sticky::new(bytes);
+        let mut write = transfer(&path, way, sticky.memory(), 0, bytes as u64);
+        write.create = Some(0o644);
+        let (tag, gate) = rig.submit(OpKind::Write(write));
+        sticky.touched();
+        assert!(!gate.revoke());
+        sticky.release();
+        assert!(is_given_up(&rig.outcome(tag)));
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0, "no step after the revoke");
+    }
+}
+
+fn revoked_borrowed(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let content = pattern(64 << 10, 1);
+    let source = dir.join("source");
+    std::fs::write(&source, &content).unwrap();
+    let sticky = Sticky::new(content.len());
+    let memory = sticky.memory();
+    let read = transfer(&source, WAYS[2], Arc::clone(&memory), 0, content.len() as u64);
+    let (tag, gate) = rig.submit(OpKind::Read(read));
+    sticky.touched();
+    assert!(!gate.revoke());
+    sticky.release();
+    assert_eq!(rig.outcome(tag), Ok(Done::Unit));
+    let mut got = vec![0; content.len()];
+    // SAFETY: the op has ended; the memory is the test's.
+    unsafe { memory.copy_out(0, &mut got) };
+    assert!(got == content);
+}
+
+fn replaced(make: Make, dir: &Path) {
+    let one = Limits { transfers: 1, metadata: 1, ..USUAL };
+    let rig = Rig::new(make, one);
+    let file = dir.join("file");
+    let mut host = Host::plain(4096);
+    assert!(rig.run(write_whole(&file, BUFFERED, &host)).is_ok());
+    let fifos: Vec<Fifo> = (0..3).map(|at| Fifo::new(dir, &format!("fifo{at}"))).collect();
+    let hung: Vec<(Tag, Arc<Gate>)> = fifos
+        .iter()
+        .map(|fifo| {
+            let (tag, gate) = fifo.hang(&rig, &host);
+            let (next, _) = rig.submit(read_whole(&file, BUFFERED, &host));
+            assert_eq!(rig.waiting(), 1, "the only place is taken");
+            assert!(gate.revoke());
+            rig.engine.abandon(tag);
+            assert_eq!(rig.outcome(next), Ok(Done::Unit));
+            (tag, gate)
+        })
+        .collect();
+    assert_eq!(rig.running(), 3);
+    assert!(rig.engine.threads() >= 4);
+    host.set(&[6; 4096]);
+    for (fifo, (tag, _)) in fifos.iter().zip(hung) {
+        let _released = fifo.release();
+        assert!(is_given_up(&rig.outcome(tag)));
+    }
+    assert!(host.get() == [6; 4096]);
+    // Those that came back are too many and leave; work goes on.
+    assert_eq!(rig.run(read_whole(&file, BUFFERED, &host)), Ok(Done::Unit));
+    rig.until_bell(|| rig.engine.threads() == 0);
+}
+
+fn metadata_goes_on(make: Make, dir: &Path) {
+    let rig = Rig::new(make, Limits { transfers: 2, metadata: 1, ..USUAL });
+    let fifo = Fifo::new(dir, "fifo");
+    let host = Host::plain(4096);
+    let hung = [fifo.hang(&rig, &host), fifo.hang(&rig, &host)];
+    let (third, _) = rig.submit(read_whole(&dir.join("none"), BUFFERED, &host));
+    for _ in 0..50 {
+        assert!(rig.run(OpKind::Stat { path: c_path(dir) }).is_ok());
+    }
+    assert_eq!(rig.waiting(), 1, "a third transfer has no place");
+    let _released = fifo.release();
+    for (tag, _) in hung {
+        assert!(is_no_file(&rig.outcome(tag)));
+    }
+    assert!(rig.outcome(third).is_err());
+    assert_eq!(rig.most(), (2, 1));
+}
+
+fn charged(make: Make, dir: &Path) {
+    // One slot for four transfers.
+    let rig = Rig::new(make, Limits { buffer_bytes: 8192, ..USUAL });
+    let fifo = Fifo::new(dir, "fifo");
+    let host = Host::plain(4096);
+    let (hung, gate) = fifo.hang(&rig, &host);
+    let (queued, _) = rig.submit(read_whole(&dir.join("none"), BUFFERED, &host));
+    assert!(gate.revoke());
+    rig.engine.abandon(hung);
+    assert!(rig.run(OpKind::Stat { path: c_path(dir) }).is_ok());
+    assert_eq!(rig.waiting(), 1, "there is no buffer to pull it with");
+    let _released = fifo.release();
+    assert!(is_given_up(&rig.outcome(hung)));
+    assert!(rig.outcome(queued).is_err());
+}
+
+fn stopped(make: Make, dir: &Path) {
+    let rig = Rig::new(make, Limits { transfers: 2, ..USUAL });
+    let fifo = Fifo::new(dir, "fifo");
+    let host = Host::plain(4096);
+    let hung = [fifo.hang(&rig, &host), fifo.hang(&rig, &host)];
+    for _ in 0..5 {
+        rig.submit(read_whole(&dir.join("none"), BUFFERED, &host));
+    }
+    rig.engine.stop();
+    assert!(!rig.engine.join(Some(std::time::Duration::ZERO)), "two are still hung");
+    let _released = fifo.release();
+    assert!(rig.engine.join(None));
+    for (tag, _) in hung {
+        assert!(is_no_file(&rig.outcome(tag)));
+    }
+    assert_eq!((rig.waiting(), rig.engine.threads()), (5, 0));
+    rig.engine.wake(5);
+    rig.engine.make_threads().unwrap();
+    assert_eq!((rig.waiting(), rig.engine.threads()), (5, 0));
+}

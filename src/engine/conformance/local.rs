@@ -1,0 +1,108 @@
+//! Shortages of this process, and what is left behind. Each case runs alone in its process.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use super::memory::{Host, WAYS, read_whole};
+use super::rig::{LIMIT, Rig, USUAL};
+use super::{Case, Make};
+use crate::engine::{Done, Gate, Op};
+use crate::error::{Cause, Failure, Step};
+
+pub const CASES: &[Case] = &[
+    ("r22 a shortage that lasts ends with its errno", lasts),
+    ("r22 a shortage that ends is waited out", passes),
+    ("r22 a wait ends when the op is given up", given_up),
+    ("threads and descriptors are as before", nothing_left),
+];
+
+fn descriptors() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Holds every descriptor that the process may have.
+fn take_all() -> Vec<File> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, 200, hard).unwrap();
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+/// Waits until the op says what it lacks.
+fn until_short(gate: &Arc<Gate>) {
+    let start = Instant::now();
+    while gate.local() != Some(libc::EMFILE) {
+        assert!(start.elapsed() < LIMIT);
+        std::thread::yield_now();
+    }
+}
+
+fn short_read(rig: &Rig, dir: &Path, host: &Host, limit: Duration) -> (Op, crate::engine::Tag) {
+    fs::write(dir.join("file"), vec![3; 4096]).unwrap();
+    let (mut op, tag, _) = rig.op(read_whole(&dir.join("file"), WAYS[0], host));
+    op.local_limit = limit;
+    (op, tag)
+}
+
+fn lasts(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let host = Host::plain(4096);
+    let (op, tag) = short_read(&rig, dir, &host, Duration::from_millis(200));
+    let gate = Arc::clone(&op.gate);
+    let held = take_all();
+    let start = Instant::now();
+    rig.submit_op(op);
+    assert_eq!(rig.outcome(tag), Err(Failure::errno(Step::Open, libc::EMFILE)));
+    assert!(start.elapsed() >= Duration::from_millis(200));
+    assert_eq!(gate.local(), None);
+    drop(held);
+}
+
+fn passes(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let host = Host::plain(4096);
+    let (op, tag) = short_read(&rig, dir, &host, LIMIT);
+    let gate = Arc::clone(&op.gate);
+    let held = take_all();
+    rig.submit_op(op);
+    until_short(&gate);
+    drop(held);
+    assert_eq!(rig.outcome(tag), Ok(Done::Unit));
+    assert_eq!(gate.local(), None);
+    assert!(host.get() == [3; 4096]);
+}
+
+fn given_up(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let host = Host::plain(4096);
+    let (op, tag) = short_read(&rig, dir, &host, LIMIT);
+    let gate = Arc::clone(&op.gate);
+    let held = take_all();
+    rig.submit_op(op);
+    until_short(&gate);
+    assert!(gate.revoke());
+    let given_up = Failure { step: Step::Open, cause: Cause::GivenUp };
+    assert_eq!(rig.outcome(tag), Err(given_up));
+    drop(held);
+}
+
+fn nothing_left(make: Make, dir: &Path) {
+    let threads = || fs::read_dir("/proc/self/task").unwrap().count();
+    let before = (threads(), descriptors());
+    for _ in 0..20 {
+        let rig = Rig::new(make, USUAL);
+        let host = Host::plain(4096);
+        fs::write(dir.join("file"), vec![3; 4096]).unwrap();
+        let reads: Vec<_> = (0..50)
+            .map(|at| rig.submit(read_whole(&dir.join("file"), WAYS[at % 4], &host)).0)
+            .collect();
+        for tag in reads {
+            assert_eq!(rig.outcome(tag), Ok(Done::Unit));
+        }
+        rig.end();
+    }
+    assert_eq!((threads(), descriptors()), before);
+}
