@@ -187,7 +187,9 @@ fn classify_errno(errno: i32, context: Context) -> Class {
     }
 }
 
-fn is_refusal(errno: i32, call: Optional) -> bool {
+/// The file system does not have this call.
+#[must_use]
+pub fn is_refusal(errno: i32, call: Optional) -> bool {
     match errno {
         libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP => true,
         libc::EPERM => call == Optional::Link,
