@@ -285,6 +285,22 @@ pub fn stat_follow(path: &CStr) -> Result<Info, i32> {
 /// The names in a directory, `.` and `..` left out. Names that are not UTF-8 are replaced by their lossy form,
 /// which no block and no temporary of ours has.
 pub fn list(path: &CStr) -> Result<Vec<String>, i32> {
+    Ok(list_kinds(path)?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// What a directory says about one of its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// Anything else, a symbolic link to a directory included.
+    Other,
+    /// The file system does not tell; [`stat`] does.
+    Unknown,
+}
+
+/// The names in a directory as [`list`] gives them, and what each is, without a system call a name.
+pub fn list_kinds(path: &CStr) -> Result<Vec<(String, Kind)>, i32> {
     let fd = open_directory(path)?;
     let mut directory = nix::dir::Dir::from_fd(fd.into_raw_fd()).map_err(|errno| errno as i32)?;
     let mut names = Vec::new();
@@ -292,7 +308,12 @@ pub fn list(path: &CStr) -> Result<Vec<String>, i32> {
         let entry = entry.map_err(|errno| errno as i32)?;
         let name = entry.file_name();
         if name != c"." && name != c".." {
-            names.push(name.to_string_lossy().into_owned());
+            let kind = match entry.file_type() {
+                Some(nix::dir::Type::Directory) => Kind::Directory,
+                Some(_) => Kind::Other,
+                None => Kind::Unknown,
+            };
+            names.push((name.to_string_lossy().into_owned(), kind));
         }
     }
     Ok(names)

@@ -1,0 +1,407 @@
+//! What a failure means (R22): one table from step and cause to a class, and from a class to what
+//! the caller of the C ABI gets.
+//!
+//! Pure. The class decides who tries again and whether the backend's window hears of it; the core
+//! acts on it.
+
+use crate::config::FailureScope;
+use crate::error::{Cause, Error, Failure, Status, Step};
+
+/// What the store was doing. The words are those of texts, logs and metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Reading shards of a block.
+    Load,
+    /// Writing shards of a block.
+    Dump,
+    /// Giving a block its name, syncs included.
+    Commit,
+    /// Asking whether a block is there.
+    Lookup,
+    /// Removing a block.
+    Remove,
+    /// Refreshing a block's heat (R64).
+    Hotness,
+    /// Collecting, sweeping, and what the lease needs (R80–R86).
+    Collect,
+    /// Verifying the marker for another operation (R24).
+    Mount,
+    /// A probe (R50).
+    Probe,
+    /// A check at open (R10).
+    Startup,
+}
+
+impl Operation {
+    /// The word of texts, logs and metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Operation::Load => "load",
+            Operation::Dump => "dump",
+            Operation::Commit => "commit",
+            Operation::Lookup => "lookup",
+            Operation::Remove => "remove",
+            Operation::Hotness => "hotness",
+            Operation::Collect => "collect",
+            Operation::Mount => "mount",
+            Operation::Probe => "probe",
+            Operation::Startup => "start-up",
+        }
+    }
+
+    /// ENOENT says that a block is not there, and nothing about the path.
+    fn misses(self) -> bool {
+        match self {
+            Operation::Load
+            | Operation::Lookup
+            | Operation::Remove
+            | Operation::Hotness
+            | Operation::Collect => true,
+            Operation::Dump
+            | Operation::Commit
+            | Operation::Mount
+            | Operation::Probe
+            | Operation::Startup => false,
+        }
+    }
+}
+
+/// A call that a file system need not have; its refusal is no failure of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Optional {
+    /// `renameat2` with flags.
+    RenameFlags,
+    /// `fallocate`.
+    Reserve,
+    /// The dio fields of `statx`.
+    Alignment,
+    /// `link`.
+    Link,
+}
+
+/// Where a failure happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    /// What the store was doing.
+    pub operation: Operation,
+    /// The failed call was one that a file system need not have.
+    pub optional: Option<Optional>,
+    /// `failure_scope`.
+    pub scope: FailureScope,
+}
+
+impl Context {
+    /// A context without an optional call.
+    #[must_use]
+    pub fn new(operation: Operation, scope: FailureScope) -> Context {
+        Context { operation, optional: None, scope }
+    }
+}
+
+/// The classes of R22, success apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The block is not there: no outcome, no retry.
+    NotFound,
+    /// This host is short of something, or called wrongly: no outcome, no other backend.
+    Local {
+        /// Worth trying again here, until the attempt's limit.
+        again: bool,
+    },
+    /// The storage is full: no outcome, next backend.
+    Capacity,
+    /// The path is to blame: an outcome, next backend.
+    Path,
+    /// The block's file is unusable (R23): no outcome, no other backend.
+    WrongSize,
+    /// An optional call was refused: remembered, and the plain form is used.
+    Unsupported,
+}
+
+impl Class {
+    /// The word of logs and metrics.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Class::NotFound => "not_found",
+            Class::Local { .. } => "local",
+            Class::Capacity => "capacity",
+            Class::Path => "path",
+            Class::WrongSize => "wrong_size",
+            Class::Unsupported => "unsupported",
+        }
+    }
+
+    /// Goes into the backend's window as a failure.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        self == Class::Path
+    }
+
+    /// The next candidate is tried.
+    #[must_use]
+    pub fn fails_over(self) -> bool {
+        matches!(self, Class::Path | Class::Capacity)
+    }
+}
+
+/// The table of R22.
+#[must_use]
+pub fn classify(failure: &Failure, context: Context) -> Class {
+    match failure.cause {
+        Cause::Errno(errno) => classify_errno(errno, context),
+        Cause::WrongSize { .. } => Class::WrongSize,
+        // Nothing was learned: the attempt was ended from outside.
+        Cause::GivenUp => Class::Local { again: false },
+        Cause::NoProgress
+        | Cause::Differs(_)
+        | Cause::NotTheStorage(_)
+        | Cause::TimedOut(_)
+        | Cause::TooManyAbandoned(_) => Class::Path,
+    }
+}
+
+fn classify_errno(errno: i32, context: Context) -> Class {
+    if errno == libc::ENOENT && context.operation.misses() {
+        return Class::NotFound;
+    }
+    if context.optional.is_some_and(|call| is_refusal(errno, call)) {
+        return Class::Unsupported;
+    }
+    let is_permission = matches!(errno, libc::EPERM | libc::EACCES);
+    if is_permission && matches!(context.operation, Operation::Hotness | Operation::Collect) {
+        // A file of another owner says nothing about the path, in either scope.
+        return Class::Local { again: false };
+    }
+    if context.scope == FailureScope::Any {
+        return Class::Path;
+    }
+    match errno {
+        libc::EINTR | libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN => {
+            Class::Local { again: true }
+        }
+        libc::EFAULT | libc::ENOSYS => Class::Local { again: false },
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Class::Capacity,
+        _ => Class::Path,
+    }
+}
+
+/// The file system does not have this call.
+#[must_use]
+pub fn is_refusal(errno: i32, call: Optional) -> bool {
+    match errno {
+        libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP => true,
+        libc::EPERM => call == Optional::Link,
+        _ => false,
+    }
+}
+
+/// The status that a caller gets for a failure of this class.
+#[must_use]
+pub fn status(failure: &Failure, class: Class) -> Status {
+    match (class, &failure.cause) {
+        (Class::NotFound | Class::WrongSize, _) => Status::NotFound,
+        (Class::Capacity, _) => Status::NoSpace,
+        // With `failure_scope: "any"` a full disk is a path failure, and still a full disk.
+        (_, Cause::Errno(libc::ENOSPC | libc::EDQUOT | libc::EFBIG)) => Status::NoSpace,
+        (_, Cause::TimedOut(_)) => Status::Timeout,
+        _ => Status::OsError,
+    }
+}
+
+/// The error that a caller gets: status, detail and text.
+#[must_use]
+pub fn caller_error(path: &str, failure: &Failure, class: Class) -> Error {
+    let error = Error::new(status(failure, class), text(path, failure));
+    if class == Class::WrongSize { error.with_detail(Status::Corrupt) } else { error }
+}
+
+/// "backend PATH: read: errno 5 (EIO: I/O error)".
+#[must_use]
+pub fn text(path: &str, failure: &Failure) -> String {
+    format!("backend {path}: {failure}")
+}
+
+/// What to do about a full storage; `None` where it is something else.
+#[must_use]
+pub fn remedy(failure: &Failure) -> Option<&'static str> {
+    match failure.cause {
+        Cause::Errno(libc::ENOSPC) => {
+            Some("free space or inodes on this file system, or enlarge it, and open again")
+        }
+        Cause::Errno(libc::EDQUOT) => Some("raise the quota, or remove files, and open again"),
+        Cause::Errno(libc::EFBIG) => {
+            Some("raise the largest file size (ulimit -f, or the file system's), and open again")
+        }
+        _ => None,
+    }
+}
+
+/// The failed call was an attempt to use `O_DIRECT`, and the file system takes none.
+#[must_use]
+pub fn refuses_direct(failure: &Failure) -> bool {
+    matches!(failure.step, Step::Open | Step::Write)
+        && matches!(failure.cause, Cause::Errno(libc::EINVAL | libc::EOPNOTSUPP))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPERATIONS: [Operation; 10] = [
+        Operation::Load,
+        Operation::Dump,
+        Operation::Commit,
+        Operation::Lookup,
+        Operation::Remove,
+        Operation::Hotness,
+        Operation::Collect,
+        Operation::Mount,
+        Operation::Probe,
+        Operation::Startup,
+    ];
+    const LOCAL_AGAIN: [i32; 5] =
+        [libc::EINTR, libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EAGAIN];
+    const LOCAL_NEVER: [i32; 2] = [libc::EFAULT, libc::ENOSYS];
+    const FULL: [i32; 3] = [libc::ENOSPC, libc::EDQUOT, libc::EFBIG];
+
+    fn class(errno: i32, operation: Operation, scope: FailureScope) -> Class {
+        classify(&Failure::errno(Step::Open, errno), Context::new(operation, scope))
+    }
+
+    #[test]
+    fn r22_every_errno_of_a_load_and_of_a_dump() {
+        for errno in 1..=133 {
+            let load = class(errno, Operation::Load, FailureScope::Path);
+            let dump = class(errno, Operation::Dump, FailureScope::Path);
+            let expected = if LOCAL_AGAIN.contains(&errno) {
+                Class::Local { again: true }
+            } else if LOCAL_NEVER.contains(&errno) {
+                Class::Local { again: false }
+            } else if FULL.contains(&errno) {
+                Class::Capacity
+            } else {
+                Class::Path
+            };
+            assert_eq!(dump, expected, "dump, errno {errno}");
+            let expected = if errno == libc::ENOENT { Class::NotFound } else { expected };
+            assert_eq!(load, expected, "load, errno {errno}");
+        }
+    }
+
+    #[test]
+    fn r22_scope_any_counts_every_error_but_not_found() {
+        for errno in 1..=133 {
+            let load = class(errno, Operation::Load, FailureScope::Any);
+            let missing = errno == libc::ENOENT;
+            assert_eq!(load, if missing { Class::NotFound } else { Class::Path }, "{errno}");
+            assert_eq!(class(errno, Operation::Dump, FailureScope::Any), Class::Path, "{errno}");
+        }
+    }
+
+    #[test]
+    fn r22_a_missing_name_is_a_miss_only_where_a_block_is_asked_for() {
+        for operation in OPERATIONS {
+            let is_miss = matches!(
+                operation,
+                Operation::Load
+                    | Operation::Lookup
+                    | Operation::Remove
+                    | Operation::Hotness
+                    | Operation::Collect
+            );
+            for scope in [FailureScope::Path, FailureScope::Any] {
+                let expected = if is_miss { Class::NotFound } else { Class::Path };
+                assert_eq!(class(libc::ENOENT, operation, scope), expected, "{operation:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn r22_permission_of_hotness_and_collection_never_counts() {
+        for operation in OPERATIONS {
+            for scope in [FailureScope::Path, FailureScope::Any] {
+                for errno in [libc::EPERM, libc::EACCES] {
+                    let exempt = matches!(operation, Operation::Hotness | Operation::Collect);
+                    let class = class(errno, operation, scope);
+                    assert_eq!(class.counts(), !exempt, "{operation:?} {errno}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn r22_a_refused_optional_call_is_no_failure() {
+        let calls = [Optional::RenameFlags, Optional::Reserve, Optional::Alignment, Optional::Link];
+        for optional in calls {
+            for errno in 1..=133 {
+                for scope in [FailureScope::Path, FailureScope::Any] {
+                    let plain = Context::new(Operation::Commit, scope);
+                    let context = Context { optional: Some(optional), ..plain };
+                    let failure = Failure::errno(Step::Rename, errno);
+                    let refused = matches!(errno, libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP)
+                        || (errno == libc::EPERM && optional == Optional::Link);
+                    let expected =
+                        if refused { Class::Unsupported } else { classify(&failure, plain) };
+                    assert_eq!(classify(&failure, context), expected, "{optional:?} {errno}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn r22_causes_without_errno_and_what_the_caller_gets() {
+        let wrong = Cause::WrongSize { found: Some(1), expected: 2 };
+        let corrupt = (Status::NotFound, Status::Corrupt);
+        let os = (Status::OsError, Status::OsError);
+        let late = (Status::Timeout, Status::Timeout);
+        let full = (Status::NoSpace, Status::NoSpace);
+        let none = (Status::NotFound, Status::NotFound);
+        let rows = [
+            (wrong, Class::WrongSize, corrupt),
+            (Cause::WrongSize { found: None, expected: 2 }, Class::WrongSize, corrupt),
+            (Cause::NoProgress, Class::Path, os),
+            (Cause::Differs("byte 3".into()), Class::Path, os),
+            (Cause::NotTheStorage("no marker".into()), Class::Path, os),
+            (Cause::TimedOut(7), Class::Path, late),
+            (Cause::TooManyAbandoned(9), Class::Path, os),
+            (Cause::GivenUp, Class::Local { again: false }, os),
+            (Cause::Errno(libc::ENOSPC), Class::Capacity, full),
+            (Cause::Errno(libc::ENOENT), Class::NotFound, none),
+            (Cause::Errno(libc::EMFILE), Class::Local { again: true }, os),
+            (Cause::Errno(libc::EIO), Class::Path, os),
+        ];
+        for (cause, class, (status, detail)) in rows {
+            let failure = Failure { step: Step::Read, cause };
+            let found = classify(&failure, Context::new(Operation::Load, FailureScope::Path));
+            assert_eq!(found, class, "{failure}");
+            let error = caller_error("/mnt/a/", &failure, found);
+            assert_eq!((error.status, error.detail), (status, detail), "{failure}");
+            assert_eq!(error.text, format!("backend /mnt/a/: {failure}"));
+        }
+    }
+
+    #[test]
+    fn texts_name_backend_step_and_errno() {
+        let failure = Failure::errno(Step::Read, libc::EIO);
+        assert_eq!(text("/mnt/a/", &failure), "backend /mnt/a/: read: errno 5 (EIO: I/O error)");
+        for errno in FULL {
+            assert!(remedy(&Failure::errno(Step::Write, errno)).is_some());
+        }
+        assert_eq!(remedy(&failure), None);
+        let full = Failure::errno(Step::Write, libc::ENOSPC);
+        assert_eq!(status(&full, Class::Path), Status::NoSpace, "failure_scope any");
+    }
+
+    #[test]
+    fn only_path_and_capacity_go_to_the_next_backend() {
+        assert!(Class::Path.fails_over() && Class::Path.counts());
+        assert!(Class::Capacity.fails_over() && !Class::Capacity.counts());
+        let others =
+            [Class::NotFound, Class::Local { again: true }, Class::WrongSize, Class::Unsupported];
+        for class in others {
+            assert!(!class.fails_over() && !class.counts(), "{class:?}");
+        }
+    }
+}
