@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::rig::{Rig, USUAL, c_path};
 use super::{Case, Make};
+use crate::clock::Clock;
 use crate::engine::{Done, FileInfo, OpKind, Outcome, StatMany};
 use crate::error::{Cause, Failure, Step};
 
@@ -75,13 +75,15 @@ fn stat_many(make: Make, dir: &Path) {
     fs::write(dir.join("file"), "four").unwrap();
     let run = |names: &[&str]| {
         let paths = names.iter().map(|name| c_path(&dir.join(name))).collect();
-        let many = Arc::new(StatMany { paths, progress: AtomicUsize::new(0) });
+        let clock = Clock::manual();
+        clock.advance(Duration::from_secs(1));
+        let many = Arc::new(StatMany::new(paths, clock));
         let outcome = rig.run(OpKind::StatMany(Arc::clone(&many)));
-        (outcome, many.progress.load(Ordering::Acquire))
+        (outcome, many.began_file().0.as_secs())
     };
     let present = Some(FileInfo { bytes: Some(4) });
     let answers = vec![present, None, Some(FileInfo { bytes: None }), present];
-    assert_eq!(run(&["file", "none", ".", "file"]), (Ok(Done::Infos(answers, None)), 4));
+    assert_eq!(run(&["file", "none", ".", "file"]), (Ok(Done::Infos(answers, None)), 1));
     let failure = Some(Failure::errno(Step::Stat, libc::ENOTDIR));
     let part = Done::Infos(vec![present], failure);
     assert_eq!(run(&["file", "file/below", "file"]), (Ok(part), 1));
@@ -181,7 +183,7 @@ fn revoked(make: Make, dir: &Path) {
         assert!(matches!(outcome, Err(Failure { cause: Cause::GivenUp, .. })), "{outcome:?}");
     }
     let paths = vec![path()];
-    let many = Arc::new(StatMany { paths, progress: AtomicUsize::new(0) });
+    let many = Arc::new(StatMany::new(paths, Clock::monotonic()));
     let (op, tag, gate) = rig.op(OpKind::StatMany(many));
     assert!(gate.revoke());
     rig.submit_op(op);
