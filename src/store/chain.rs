@@ -101,9 +101,9 @@ pub enum Work {
         /// The generation.
         generation: u64,
     },
-    /// Look for temporaries of dead writers in one `dir` (R46).
+    /// Look for temporaries of dead writers in one `dir`, or in the root (R46).
     Sweep {
-        /// Its number.
+        /// Its number (`Layout::swept`).
         dir: u32,
     },
     /// Remove one temporary of a dead writer.

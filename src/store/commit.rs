@@ -193,6 +193,13 @@ impl Blocks {
         self.table.len()
     }
 
+    /// The generation that the next new block gets.
+    #[cfg(test)]
+    #[must_use]
+    pub fn next_generation(&self) -> u64 {
+        self.last_generation + 1
+    }
+
     /// The block in progress, begun now with a generation that was never used before if there is none.
     pub fn begin(&mut self, id: BlockId, now: Time) -> &mut Progress {
         match self.table.entry(id) {

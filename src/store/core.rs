@@ -6,7 +6,7 @@
 //! `flow.rs` chains from backend to backend · `dump.rs` blocks in progress · `submit.rs` tasks and calls begin ·
 //! `timing.rs` limits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -93,8 +93,8 @@ pub struct Effects {
     pub abandon: Vec<(usize, Tag)>,
     /// For the log.
     pub messages: Vec<Message>,
-    /// A backend was excluded: recovery has work.
-    pub excluded: bool,
+    /// A backend's state changed: recovery has work, or the breaker something to look at.
+    pub health_changed: bool,
     /// The judge must wake no later than this.
     pub arm: Option<Time>,
     /// A task ended that `finished` can list.
@@ -173,6 +173,8 @@ pub struct Core {
     pub(super) chains: HashMap<ChainId, Chain>,
     pub(super) attempts: HashMap<Tag, Attempt>,
     pub(super) blocks: Blocks,
+    /// Temporaries of ended generations that could not be removed.
+    pub(super) leftovers: BTreeSet<(BlockId, u64)>,
     pub(super) stats: Snapshot,
     pub(super) closing: bool,
     pub(super) sweeping: Option<super::sweep::Sweep>,
@@ -226,6 +228,7 @@ impl Core {
             chains: HashMap::new(),
             attempts: HashMap::new(),
             blocks: Blocks::new(usize::try_from(shards).unwrap_or(0)),
+            leftovers: BTreeSet::new(),
             stats: Snapshot::default(),
             closing: false,
             sweeping: None,

@@ -11,6 +11,9 @@ use crate::config::{CommitPolicy, CommitSync};
 use crate::error::{Error, Status};
 use crate::log::Level;
 
+/// Temporaries that could not be removed yet, remembered for another try.
+const MAX_LEFTOVERS: usize = 65_536;
+
 impl Core {
     /// Starts chains for shards that nobody writes yet.
     pub(super) fn begin_dump(
@@ -137,7 +140,13 @@ impl Core {
         }
         self.end_positions(shards.task, &shards.positions, result, fx);
         for (_, waiting) in behind {
-            self.dump_again(block, waiting, now, fx);
+            if close {
+                // His bytes belonged to the generation that is over.
+                let error = Err(closed_error(&block));
+                self.end_positions(waiting.task, &waiting.positions, &error, fx);
+            } else {
+                self.dump_again(block, waiting, now, fx);
+            }
         }
     }
 
@@ -146,6 +155,10 @@ impl Core {
         if self.closing {
             let error = Err(Error::new(Status::Closed, "the store is closing"));
             return self.end_positions(shards.task, &shards.positions, &error, fx);
+        }
+        if !self.nobody_writes(block, shards.first, now) {
+            // Somebody who waited too was faster.
+            return self.join_dump(block, shards, now, fx);
         }
         let task = shards.task;
         if let Some(id) = self.begin_dump(block, shards, now, fx)
@@ -210,6 +223,21 @@ impl Core {
         self.discard(block, generation, now, fx);
     }
 
+    /// A temporary could not be removed: it is tried again once a path works, and at close. What is over
+    /// the limit stays for the sweep of the next open (R46).
+    pub(super) fn keep_leftover(&mut self, block: BlockId, generation: u64) {
+        if self.leftovers.len() < MAX_LEFTOVERS {
+            self.leftovers.insert((block, generation));
+        }
+    }
+
+    /// Tries again to remove what could not be removed.
+    pub(super) fn discard_leftovers(&mut self, now: Time, fx: &mut Effects) {
+        for (block, generation) in std::mem::take(&mut self.leftovers) {
+            self.discard(block, generation, now, fx);
+        }
+    }
+
     /// Removes a temporary of this store, best effort.
     pub(super) fn discard(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
         let id = self.add_chain(Work::Discard { generation }, block);
@@ -249,41 +277,49 @@ impl Core {
         if let Some(progress) = self.blocks.live(&block, generation) {
             progress.commit = Some(id);
         }
-        if !self.commit_needs_detour(id, now, fx) {
-            self.route(id, now, fx);
-        }
+        self.route(id, now, fx);
     }
 
-    /// Before a commit through another backend than the one whose cache alone may hold shards, these are written
-    /// again (where one task has the whole block) or synced through the old one (R42). Says whether it took over.
-    pub(super) fn commit_needs_detour(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
-        let mask = self.health.available_mask();
-        let n = self.lanes.len();
+    /// Before a commit through `lane`, shards that only the cache of another path may hold are written again
+    /// (where one task has the whole block) or synced through that path (R42). Says whether this took over.
+    pub(super) fn takes_detour(
+        &mut self,
+        id: ChainId,
+        lane: usize,
+        now: Time,
+        fx: &mut Effects,
+    ) -> bool {
         let Some(chain) = self.chains.get_mut(&id) else { return false };
         let block = chain.block;
         let Work::Commit { generation, rewrite, detour, .. } = &mut chain.work else {
             return false;
         };
-        let generation = *generation;
-        if let Some(lane) = detour.take() {
-            // The sync through the old backend failed: what only it holds is lost.
-            self.cached_lost(id, lane, now, fx);
-            return true;
+        if detour.is_none() {
+            let progress = self.blocks.live(&block, *generation);
+            let Some(other) = progress.and_then(|progress| progress.cached_elsewhere(lane)) else {
+                return false;
+            };
+            if let Some(shards) = rewrite.take() {
+                self.write_again(id, shards, now, fx);
+                return true;
+            }
+            *detour = Some(other);
         }
-        let Some(next) = super::routing::next(chain.primary, n, mask, chain.tried) else {
-            return false;
-        };
-        let Some(progress) = self.blocks.live(&block, generation) else { return false };
-        let Some(lane) = progress.cached_elsewhere(next) else { return false };
-        if let Some(shards) = rewrite.take() {
-            self.write_again(id, shards, now, fx);
-            return true;
-        }
-        *detour = Some(lane);
-        chain.place = Place::Queued(lane);
+        // Even an excluded path may still sync what it holds: that is its only way out.
+        let Some(through) = *detour else { return false };
+        chain.place = Place::Queued(through);
         let class = chain.work.class();
-        self.lanes[lane].push(class, id);
-        fx.wake_one(lane);
+        self.lanes[through].push(class, id);
+        fx.wake_one(through);
+        true
+    }
+
+    /// The sync through the old backend failed: what only it holds is lost. Says whether there was such a sync.
+    pub(super) fn detour_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
+        let Some(chain) = self.chains.get_mut(&id) else { return false };
+        let Work::Commit { detour, .. } = &mut chain.work else { return false };
+        let Some(lane) = detour.take() else { return false };
+        self.cached_lost(id, lane, now, fx);
         true
     }
 
@@ -294,9 +330,7 @@ impl Core {
         {
             *detour = None;
         }
-        if !self.commit_needs_detour(id, now, fx) {
-            self.route(id, now, fx);
-        }
+        self.route(id, now, fx);
     }
 
     fn cached_lost(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) {

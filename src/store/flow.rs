@@ -47,7 +47,12 @@ impl Core {
                 self.record_failure(lane, block, operation, &failure, now, fx);
                 continue;
             }
-            chain.place = Place::Queued(lane);
+            if self.takes_detour(id, lane, now, fx) {
+                return;
+            }
+            if let Some(chain) = self.chains.get_mut(&id) {
+                chain.place = Place::Queued(lane);
+            }
             self.lanes[lane].push(chain_class, id);
             return fx.wake_one(lane);
         }
@@ -204,7 +209,7 @@ impl Core {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
         }
-        if self.commit_needs_detour(id, now, fx) {
+        if self.detour_failed(id, now, fx) {
             return;
         }
         self.route(id, now, fx);
@@ -262,7 +267,14 @@ impl Core {
                 });
                 self.end_part(call, errors, fx);
             }
-            Work::Discard { .. } => {}
+            Work::Discard { generation } => match result {
+                Err(error) if error.status != Status::NotFound => {
+                    self.keep_leftover(chain.block, generation);
+                }
+                // A path works: whatever was left behind goes too.
+                _ if !self.leftovers.is_empty() => self.discard_leftovers(now, fx),
+                _ => {}
+            },
             Work::Sweep { .. } => self.sweep_next(now, fx),
             Work::SweepOne { .. } => self.stats.swept_temporaries += u64::from(result.is_ok()),
         }
@@ -400,10 +412,14 @@ impl Core {
             (BackendState::Excluded | BackendState::Out, _) => (Level::Error, "KV2001"),
         };
         fx.log(level, id, transition.describe(self.layout.root(lane)));
+        // The monitor has work, or the breaker another health to look at.
+        fx.health_changed = true;
         match transition.to {
-            BackendState::Available => self.lanes[lane].marker_seen = None,
+            BackendState::Available => {
+                self.lanes[lane].marker_seen = None;
+                self.discard_leftovers(now, fx);
+            }
             BackendState::Excluded | BackendState::Out => {
-                fx.excluded = true;
                 // R36: what waits moves on at once; that is no attempt.
                 for id in self.lanes[lane].drain() {
                     let waits = |place| place == Place::Queued(lane);

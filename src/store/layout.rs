@@ -52,43 +52,36 @@ impl Writer {
 /// What a name that contains `.tmp` is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Temporary {
-    /// A block in progress, of a kvpath store.
-    Ours {
-        /// Who wrote it.
-        writer: Writer,
-        /// Which generation.
-        generation: u64,
-    },
-    /// A block in progress of somebody else's making, or a probe file.
+    /// Of a kvpath store: a block in progress, a probe, or a marker being made.
+    Ours(Writer),
+    /// A block in progress of somebody else's making.
     Foreign,
     /// Not to be touched: no name that a store gives.
     Unknown,
 }
 
-/// Reads the name of a temporary.
+/// Reads the name of a temporary: `<what>.<writer>-<number>.tmp`, where `<what>` is a block, `probe-<number>` or
+/// `.kvpath`.
 #[must_use]
 pub fn parse_temporary(name: &str) -> Temporary {
-    if name.starts_with(".kvpath") && name.contains(TEMPORARY) {
-        return Temporary::Foreign;
-    }
-    let Some((block, rest)) = name.split_at_checked(32) else {
-        return Temporary::Unknown;
+    let is_block = |what: &str| {
+        what.len() == 32 && what.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
-    let hex = block.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    if !hex || !rest.contains(TEMPORARY) {
-        return Temporary::Unknown;
+    let is_number = |text: &str| u64::from_str_radix(text, 16).is_ok();
+    let ours = name
+        .strip_suffix(TEMPORARY)
+        .and_then(|rest| rest.rsplit_once('.'))
+        .and_then(|(what, rest)| Some((what, rest.rsplit_once('-')?)))
+        .filter(|(what, (_, number))| {
+            let probe = what.strip_prefix("probe-").is_some_and(is_number);
+            is_number(number) && (probe || *what == MARKER || is_block(what))
+        })
+        .and_then(|(_, (writer, _))| Writer::parse(writer));
+    if let Some(writer) = ours {
+        return Temporary::Ours(writer);
     }
-    let ours = rest
-        .strip_prefix('.')
-        .and_then(|rest| rest.strip_suffix(TEMPORARY))
-        .and_then(|rest| rest.rsplit_once('-'))
-        .and_then(|(writer, generation)| {
-            Some((Writer::parse(writer)?, u64::from_str_radix(generation, 16).ok()?))
-        });
-    match ours {
-        Some((writer, generation)) => Temporary::Ours { writer, generation },
-        None => Temporary::Foreign,
-    }
+    let block = name.split_once('.').is_some_and(|(what, _)| is_block(what));
+    if block && name.contains(TEMPORARY) { Temporary::Foreign } else { Temporary::Unknown }
 }
 
 /// Makes every path of a store.
@@ -144,6 +137,12 @@ impl Layout {
         1 << (4 * self.digits)
     }
 
+    /// Where temporaries may be, by number: every `dir` that open makes, then the root itself (empty).
+    #[must_use]
+    pub fn swept(&self, number: u32) -> String {
+        if number == self.dirs() { String::new() } else { self.dir_number(number) }
+    }
+
     /// The `dir` with this number, in order of names.
     #[must_use]
     pub fn dir_number(&self, number: u32) -> String {
@@ -193,7 +192,10 @@ mod tests {
 
     #[test]
     fn r4_paths() {
-        let id = BlockId(std::array::from_fn(|at| at as u8 * 0x11));
+        let id = BlockId([
+            0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee,
+            0xff,
+        ]);
         let roots = ["/a/".to_string(), "/b/".to_string()];
         let layout = Layout::new(&roots, 3, &writer());
         let path = layout.block_path(1, &id);
@@ -214,8 +216,11 @@ mod tests {
         let path = path.to_str().unwrap();
         assert!(path.starts_with("/a/fe/fefefefefefefefefefefefefefefefe."));
         let name = path.rsplit('/').next().unwrap();
-        let expected = Temporary::Ours { writer: writer(), generation: 0x1f };
-        assert_eq!(parse_temporary(name), expected);
+        assert_eq!(parse_temporary(name), Temporary::Ours(writer()));
+        let word = writer().word();
+        for other in [format!("probe-1f.{word}-0.tmp"), format!(".kvpath.{word}-ab.tmp")] {
+            assert_eq!(parse_temporary(&other), Temporary::Ours(writer()), "{other}");
+        }
     }
 
     #[test]
@@ -223,7 +228,8 @@ mod tests {
         let block = "fefefefefefefefefefefefefefefefe";
         assert_eq!(parse_temporary(&format!("{block}.tmp")), Temporary::Foreign);
         assert_eq!(parse_temporary(&format!("{block}.tmp.123")), Temporary::Foreign);
-        assert_eq!(parse_temporary(".kvpath-probe.1.tmp"), Temporary::Foreign);
+        assert_eq!(parse_temporary(".kvpath.tmp"), Temporary::Unknown);
+        assert_eq!(parse_temporary("probe-x.1_1_1_1_1-0.tmp"), Temporary::Unknown);
         assert_eq!(parse_temporary(block), Temporary::Unknown);
         assert_eq!(parse_temporary("notes.tmp"), Temporary::Unknown);
         assert_eq!(parse_temporary("é.tmp"), Temporary::Unknown);

@@ -17,6 +17,8 @@ mod recovery;
 mod report;
 pub mod routing;
 mod shared;
+#[cfg(test)]
+mod sim;
 mod step;
 mod submit;
 mod supervisor;

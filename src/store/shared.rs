@@ -129,7 +129,7 @@ impl Shared {
         for message in &fx.messages {
             log::emit(message.level, message.id, &message.text);
         }
-        if fx.excluded
+        if fx.health_changed
             && let Some(wake) = &*self.recovery.lock()
         {
             wake();

@@ -179,7 +179,7 @@ impl Core {
                 Some(OpKind::StatMany(list))
             }
             Work::Sweep { dir } => {
-                let dir = self.layout.dir_number(*dir);
+                let dir = self.layout.swept(*dir);
                 Some(OpKind::List { path: self.layout.below(lane, &dir), filter: TEMPORARY })
             }
             Work::SweepOne { relative } => {

@@ -400,6 +400,7 @@ impl Core {
             self.end_generation(block, generation, now, fx);
         }
         self.blocks = Blocks::new(0);
+        self.discard_leftovers(now, fx);
         self.note_quiet(fx);
     }
 }

@@ -22,15 +22,15 @@ pub struct Sweep {
 impl Core {
     /// Begins a sweep of all `dir`s, from a place that differs from store to store.
     pub fn begin_sweep(&mut self, me: Writer, alive: Alive, now: Time, fx: &mut Effects) {
-        let dirs = self.layout.dirs();
-        let next = u32::try_from(me.nonce % u64::from(dirs)).unwrap_or(0);
-        self.sweeping = Some(Sweep { next, left: dirs, me, alive });
+        let places = self.layout.dirs() + 1;
+        let next = u32::try_from(me.nonce % u64::from(places)).unwrap_or(0);
+        self.sweeping = Some(Sweep { next, left: places, me, alive });
         self.sweep_next(now, fx);
     }
 
     /// Goes on to the next `dir`.
     pub(super) fn sweep_next(&mut self, now: Time, fx: &mut Effects) {
-        let dirs = self.layout.dirs();
+        let places = self.layout.dirs() + 1;
         let Some(sweep) = &mut self.sweeping else { return };
         if sweep.left == 0 || self.closing {
             self.sweeping = None;
@@ -38,7 +38,7 @@ impl Core {
         }
         let dir = sweep.next;
         sweep.left -= 1;
-        sweep.next = (dir + 1) % dirs;
+        sweep.next = (dir + 1) % places;
         // Any id will do: it spreads the listings over the backends.
         let mut spread = [0; 16];
         spread[..4].copy_from_slice(&dir.to_le_bytes());
@@ -58,11 +58,11 @@ impl Core {
         let Some(Work::Sweep { dir }) = self.chains.get(&id).map(|chain| &chain.work) else {
             return;
         };
-        let dir = self.layout.dir_number(*dir);
+        let dir = self.layout.swept(*dir);
         let dead: Vec<String> = entries
             .iter()
             .filter(|entry| self.is_dead(lane, entry, now))
-            .map(|entry| format!("{dir}/{}", entry.name))
+            .map(|entry| format!("{dir}{}{}", if dir.is_empty() { "" } else { "/" }, entry.name))
             .collect();
         for relative in dead {
             let work = Work::SweepOne { relative };
@@ -82,7 +82,7 @@ impl Core {
         match parse_temporary(&entry.name) {
             Temporary::Unknown => false,
             Temporary::Foreign => old,
-            Temporary::Ours { writer, .. } => {
+            Temporary::Ours(writer) => {
                 let me = &sweep.me;
                 let here = writer.boot == me.boot && writer.pid_namespace == me.pid_namespace;
                 if here { !(sweep.alive)(writer.pid, writer.started) } else { old }

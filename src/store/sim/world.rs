@@ -1,0 +1,501 @@
+//! Random callers, random paths, and the checks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use super::model::{BLOCK, Phase, SHARD, Storage, is_block};
+use crate::clock::Clock;
+use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
+use crate::engine::{Done, Op, OpKind, Outcome, Segment, Tag, Want};
+use crate::error::{Cause, Failure, Step};
+use crate::health::marker::{Marker, Uuid};
+use crate::health::state::BackendState;
+use crate::store::backend::{PathFacts, Slots};
+use crate::store::core::{Core, Effects, Rules};
+use crate::store::layout::{Layout, Writer};
+use crate::store::submit::Plan;
+use crate::store::task::Found;
+use crate::store::types::{BlockId, ShardRequest, TaskKind};
+
+/// What is simulated.
+#[derive(Debug, Clone, Copy)]
+pub struct Mode {
+    pub paths: usize,
+    pub direct: bool,
+    pub hangs: bool,
+    pub limits: bool,
+    pub isolated: bool,
+    pub sync: bool,
+}
+
+impl Default for Mode {
+    fn default() -> Mode {
+        Mode { paths: 2, direct: true, hangs: true, limits: true, isolated: true, sync: true }
+    }
+}
+
+const BLOCKS: u8 = 6;
+const ALL: u32 = 4;
+const TASK_LIMIT: Duration = Duration::from_millis(3_000);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Path {
+    Healthy,
+    Failing(i32),
+    Hanging,
+}
+
+struct Running {
+    op: Op,
+    lane: usize,
+    phase: Phase,
+    /// Its gate was entered for the whole op (`borrowed`).
+    inside: bool,
+}
+
+struct Job {
+    kind: TaskKind,
+    memory: Vec<u8>,
+    shards: Vec<u32>,
+    /// The bytes when the task had ended.
+    ended: Option<Vec<u8>>,
+}
+
+pub struct World {
+    core: Core,
+    clock: Clock,
+    mode: Mode,
+    random: u64,
+    storage: Storage,
+    paths: Vec<Path>,
+    running: HashMap<Tag, Running>,
+    jobs: HashMap<u64, Job>,
+    versions: HashMap<BlockId, (u64, u8)>,
+    last_version: u8,
+}
+
+/// The byte of a shard of a version; 0 is what holes have.
+fn content(block: BlockId, version: u8, shard: usize) -> u8 {
+    1 + (version.wrapping_mul(31) ^ block.0[0].wrapping_mul(7) ^ u8::try_from(shard).unwrap()) % 250
+}
+
+impl World {
+    pub fn new(seed: u64, mode: Mode) -> World {
+        let clock = Clock::manual();
+        let n = mode.paths;
+        let roots: Vec<String> = (0..n).map(|lane| format!("/p{lane}/")).collect();
+        let writer = Writer { boot: 1, pid_namespace: 1, pid: 1, started: 1, nonce: seed };
+        let layout = Arc::new(Layout::new(&roots, 1, &writer));
+        let marker = Marker { uuid: Uuid([7; 16]), data_dir_shard_bytes: 1 };
+        let facts = PathFacts {
+            direct: mode.direct,
+            offset_align: SHARD as u64,
+            storage: Some(marker.uuid),
+            clock_offset_s: 0,
+        };
+        let attempt = TASK_LIMIT / u32::try_from(n).unwrap();
+        let shape = Shape {
+            tensor_bytes: SHARD as u64,
+            shard_bytes: SHARD as u64,
+            block_bytes: BLOCK as u64,
+        };
+        let rules = Rules {
+            shape: Some(shape),
+            task_limit: mode.limits.then_some(TASK_LIMIT),
+            attempt_limit: mode.limits.then_some(attempt),
+            metadata_limit: mode.limits.then_some(attempt),
+            lookup_limit: mode.limits.then_some((TASK_LIMIT, attempt)),
+            commit_policy: CommitPolicy::AllShards,
+            commit_sync: if mode.direct || !mode.sync {
+                CommitSync::None
+            } else {
+                CommitSync::Data
+            },
+            scope: FailureScope::Path,
+            verify_mount: true,
+            isolated: mode.isolated,
+            lookup_size: true,
+            max_queued_shards: 10_000,
+            lookup_concurrency: 4,
+            dir_mode: 0o774,
+            file_mode: 0o644,
+            temp_ttl: Duration::from_secs(3_600),
+            window: 4,
+            threshold: 2,
+        };
+        let slots = Slots { transfers: 4, lookups: 4 };
+        let mask = Arc::new(AtomicU64::new(0));
+        let paths = (0..n).map(|_| Ok(facts.clone())).collect();
+        let core = Core::new(rules, clock.clone(), layout, paths, mode.direct, slots, mask);
+        let storage = Storage { marker: marker.to_text().into_bytes(), ..Storage::default() };
+        World {
+            core,
+            clock,
+            mode,
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            storage,
+            paths: vec![Path::Healthy; n],
+            running: HashMap::new(),
+            jobs: HashMap::new(),
+            versions: HashMap::new(),
+            last_version: 0,
+        }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        usize::try_from((self.random >> 16) % limit as u64).unwrap()
+    }
+
+    fn block(&mut self) -> BlockId {
+        let mut id = [0; 16];
+        id[0] = u8::try_from(self.below(usize::from(BLOCKS))).unwrap();
+        BlockId(id)
+    }
+
+    /// Runs something on the core.
+    fn with<R>(
+        &mut self,
+        body: impl FnOnce(&mut Core, crate::clock::Time, &mut Effects) -> R,
+    ) -> R {
+        let mut fx = Effects::default();
+        let result = body(&mut self.core, self.clock.now(), &mut fx);
+        self.settle_jobs();
+        result
+    }
+
+    pub fn step(&mut self) {
+        match self.below(100) {
+            0..12 => self.submit(TaskKind::Dump),
+            12..20 => self.submit(TaskKind::Load),
+            20..22 => self.lookup_and_remove(),
+            22..23 => self.drop_block(),
+            23..24 => self.cancel(),
+            24..27 => self.change_path(),
+            27..32 => self.advance(),
+            32..34 => self.probe(),
+            34..55 => self.pull(),
+            _ => self.proceed(),
+        }
+        self.check_blocks();
+    }
+
+    fn submit(&mut self, kind: TaskKind) {
+        let block = self.block();
+        let version = self.version(block);
+        let whole = self.below(2) == 0;
+        let shards: Vec<u32> = match whole {
+            true => (0..ALL).collect(),
+            false => (0..ALL).filter(|_| self.below(2) == 0).collect(),
+        };
+        let mut memory = vec![0; BLOCK];
+        if kind == TaskKind::Dump {
+            for (at, byte) in memory.iter_mut().enumerate() {
+                *byte = content(block, version, at / SHARD);
+            }
+        }
+        let base = memory.as_mut_ptr();
+        let requests = shards.iter().map(|index| {
+            let start = base.wrapping_add(*index as usize * SHARD);
+            ShardRequest { block, index: *index, memory: vec![Segment::new(start, SHARD)] }
+        });
+        let plan = Plan::new(kind, requests.collect()).unwrap();
+        let mut fx = Effects::default();
+        let now = self.clock.now();
+        if let Ok(handle) = self.core.submit(kind, plan, now, &mut fx) {
+            let job = Job { kind, memory, shards, ended: None };
+            self.jobs.insert(handle, job);
+        }
+        self.settle_jobs();
+    }
+
+    /// A caller uses new bytes only for a generation that it has not begun.
+    fn version(&mut self, block: BlockId) -> u8 {
+        let present = self.core.blocks.get(&block).map(|progress| progress.generation);
+        if let (Some(generation), Some((known, version))) = (present, self.versions.get(&block))
+            && *known == generation
+        {
+            return *version;
+        }
+        self.last_version = self.last_version.wrapping_add(1);
+        let version = self.last_version;
+        // The generation that the next dump begins, or that a running one has.
+        let generation = present.unwrap_or_else(|| self.core.blocks.next_generation());
+        self.versions.insert(block, (generation, version));
+        version
+    }
+
+    fn lookup_and_remove(&mut self) {
+        let ids = [self.block(), self.block()];
+        let remove = self.below(2) == 0;
+        let begun = self.with(|core, now, fx| match remove {
+            true => core.begin_remove(&ids, now, fx),
+            false => core.begin_lookup(&ids, now, fx),
+        });
+        drop(begun);
+    }
+
+    fn drop_block(&mut self) {
+        let block = self.block();
+        drop(self.with(|core, now, fx| core.drop_block(block, now, fx)));
+    }
+
+    fn cancel(&mut self) {
+        let running: Vec<u64> = self.core.tasks.running().map(|(handle, _)| handle).collect();
+        if !running.is_empty() {
+            let handle = running[self.below(running.len())];
+            self.with(|core, now, fx| core.cancel(handle, now, fx)).unwrap();
+        }
+    }
+
+    fn change_path(&mut self) {
+        let lane = self.below(self.paths.len());
+        self.paths[lane] = match self.below(6) {
+            0 => Path::Failing(libc::EIO),
+            1 => Path::Failing(libc::ENOSPC),
+            2 if self.mode.hangs => Path::Hanging,
+            _ => Path::Healthy,
+        };
+    }
+
+    fn advance(&mut self) {
+        let jump = self.below(2) == 0;
+        let target = match self.core.armed {
+            Some(armed) if jump => armed.since(self.clock.now()),
+            _ => Duration::from_millis(self.below(90) as u64),
+        };
+        let next = self.core.armed.map(|armed| armed.since(self.clock.now()));
+        // The judge wakes in time, as the supervisor sees to.
+        self.clock.advance(next.map_or(target, |next| next.min(target)));
+        if self.core.armed.is_some_and(|armed| armed <= self.clock.now()) {
+            self.with(Core::judge);
+        }
+    }
+
+    fn probe(&mut self) {
+        for lane in self.core.health.excluded() {
+            let outcome = match self.paths[lane] {
+                Path::Healthy => Ok(None),
+                _ => Err(Failure::errno(Step::Write, libc::EIO)),
+            };
+            self.with(|core, now, fx| core.probed(lane, outcome, now, fx));
+        }
+    }
+
+    fn pull(&mut self) {
+        let lane = self.below(self.paths.len());
+        self.pull_from(lane);
+    }
+
+    fn pull_from(&mut self, lane: usize) -> bool {
+        let op = self.with(|core, now, fx| core.pull(lane, Want::Any, now, fx));
+        let Some(op) = op else { return false };
+        let tag = op.tag;
+        let running = Running { op, lane, phase: Phase::New, inside: false };
+        assert!(self.running.insert(tag, running).is_none(), "a tag was used twice");
+        true
+    }
+
+    /// One running op goes one phase further.
+    fn proceed(&mut self) {
+        let mut tags: Vec<Tag> = self.running.keys().copied().collect();
+        tags.sort_unstable();
+        if tags.is_empty() {
+            return self.pull();
+        }
+        let tag = tags[self.below(tags.len())];
+        self.proceed_with(tag);
+    }
+
+    fn proceed_with(&mut self, tag: Tag) {
+        let Some(mut running) = self.running.remove(&tag) else { return };
+        let lane = running.lane;
+        let fails = self.below(3) > 0;
+        let outcome = match self.paths[lane] {
+            Path::Hanging => None,
+            Path::Failing(errno) if fails => {
+                let step = if matches!(running.op.kind, OpKind::Write(_)) {
+                    Step::Write
+                } else {
+                    Step::Read
+                };
+                Some(Err(Failure::errno(step, errno)))
+            }
+            _ => self.phase(&mut running),
+        };
+        match outcome {
+            None => {
+                self.running.insert(tag, running);
+            }
+            Some(outcome) => {
+                if running.inside {
+                    let _still_current = running.op.gate.leave();
+                }
+                self.with(|core, now, fx| core.complete(tag, outcome, now, fx));
+            }
+        }
+    }
+
+    fn phase(&mut self, running: &mut Running) -> Option<Outcome> {
+        let gate = &running.op.gate;
+        let isolated = self.mode.isolated;
+        let given_up = Err(Failure { step: Step::Write, cause: Cause::GivenUp });
+        if !isolated && !running.inside && matches!(running.phase, Phase::New) {
+            if !gate.enter() {
+                return Some(given_up);
+            }
+            running.inside = true;
+        }
+        match (&running.op.kind, &running.phase) {
+            (OpKind::Read(transfer), Phase::New) => match self.storage.open_read(transfer) {
+                Ok(inode) => running.phase = Phase::Open(inode),
+                Err(failure) => return Some(Err(failure)),
+            },
+            (OpKind::Write(transfer), Phase::New) => {
+                if isolated && gate.revoked() && self.random & 64 == 0 {
+                    return Some(given_up);
+                }
+                // A create that hung happens now, whoever gave it up.
+                match self.storage.open_write(transfer) {
+                    Ok(inode) => running.phase = Phase::Open(inode),
+                    Err(failure) => return Some(Err(failure)),
+                }
+            }
+            (OpKind::Read(transfer), Phase::Open(inode)) => {
+                if isolated && !gate.enter() {
+                    return Some(given_up);
+                }
+                let start = usize::try_from(transfer.offset).unwrap();
+                let end = start + usize::try_from(transfer.memory.bytes()).unwrap();
+                let bytes = &self.storage.inodes[*inode].bytes[start..end];
+                // SAFETY: inside the gate; jobs keep their memory until the end of the run.
+                unsafe { transfer.memory.copy_in(0, bytes) };
+                if isolated && !gate.leave() {
+                    return Some(given_up);
+                }
+                return Some(Ok(Done::Unit));
+            }
+            (OpKind::Write(transfer), Phase::Open(inode)) => {
+                if isolated && !gate.enter() {
+                    return Some(given_up);
+                }
+                let mut bytes = vec![0; usize::try_from(transfer.memory.bytes()).unwrap()];
+                // SAFETY: as above.
+                unsafe { transfer.memory.copy_out(0, &mut bytes) };
+                if isolated && !gate.leave() {
+                    return Some(given_up);
+                }
+                running.phase = Phase::InKernel(*inode, bytes);
+            }
+            (OpKind::Write(transfer), Phase::InKernel(inode, bytes)) => {
+                self.storage.land(*inode, transfer, bytes, running.lane);
+                let durable = transfer.direct || transfer.sync;
+                return Some(Ok(Done::Written { durable }));
+            }
+            (kind, _) => return Some(self.storage.metadata(kind, running.lane)),
+        }
+        None
+    }
+
+    /// Every visible block is whole and of one version.
+    fn check_blocks(&self) {
+        for (name, inode) in &self.storage.names {
+            if !is_block(name) {
+                continue;
+            }
+            let bytes = &self.storage.inodes[*inode].bytes;
+            assert_eq!(bytes.len(), BLOCK, "{name} is not whole");
+            let first = u8::from_str_radix(&name.split_once('/').unwrap().1[..2], 16).unwrap();
+            let block = BlockId(std::array::from_fn(|at| if at == 0 { first } else { 0 }));
+            let whole = |version: u8| {
+                bytes
+                    .iter()
+                    .enumerate()
+                    .all(|(at, byte)| *byte == content(block, version, at / SHARD))
+            };
+            assert!((0..=255).any(whole), "{name} is of no version: {bytes:?}");
+        }
+    }
+
+    /// Tasks that have ended: their results are right, and their memory is never touched again.
+    fn settle_jobs(&mut self) {
+        let now = self.clock.now();
+        for (handle, job) in &mut self.jobs {
+            match (&job.ended, self.core.tasks.find(*handle)) {
+                (Some(ended), _) if job.kind == TaskKind::Load => {
+                    assert_eq!(*ended, job.memory, "memory of task {handle} touched after its end");
+                }
+                (None, Found::Finished) => {
+                    let result = self.core.tasks.consume(*handle).unwrap();
+                    for (at, index) in job.shards.iter().enumerate() {
+                        let range = *index as usize * SHARD..(*index as usize + 1) * SHARD;
+                        if job.kind == TaskKind::Load && result.error(at).is_none() {
+                            let byte = job.memory[range.start];
+                            let same = job.memory[range].iter().all(|other| *other == byte);
+                            assert!(
+                                same && byte != 0,
+                                "shard {index} of task {handle} is not whole"
+                            );
+                        }
+                    }
+                    job.ended = Some(job.memory.clone());
+                }
+                (None, Found::Running(_)) if self.mode.isolated && self.mode.limits => {
+                    let task = self.core.tasks.running().find(|(other, _)| other == handle);
+                    let deadline = task.unwrap().1.deadline.unwrap();
+                    let late = now.since(deadline);
+                    assert!(late < Duration::from_millis(200), "task {handle} is over its limit");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// All paths come back; everything ends, and nothing is left.
+    pub fn finish(&mut self) {
+        self.paths.fill(Path::Healthy);
+        for _ in 0..20 {
+            self.drain();
+            for _ in 0..8 {
+                self.probe();
+            }
+            if let Some(armed) = self.core.armed {
+                self.clock.advance(armed.since(self.clock.now()).min(TASK_LIMIT));
+                self.with(Core::judge);
+            }
+        }
+        assert!(self.core.chains.is_empty(), "{:?} {:?}", self.core.chains, self.core.blocks);
+        assert!(self.core.attempts.is_empty(), "{:?}", self.core.attempts);
+        let stats = self.core.snapshot();
+        assert_eq!((stats.in_flight, stats.abandoned, stats.queued_shards), (0, 0, 0));
+        assert!(self.jobs.values().all(|job| job.ended.is_some()), "a task never ended");
+        for health in self.core.health.backends() {
+            assert_eq!(health.state(), BackendState::Available, "a healthy path stays excluded");
+        }
+        self.with(Core::begin_close);
+        self.with(Core::drop_all_blocks);
+        self.drain();
+        assert!(self.core.is_quiet());
+        let left: Vec<&String> = self.storage.names.keys().filter(|name| !is_block(name)).collect();
+        assert!(left.is_empty(), "temporaries are left: {left:?}");
+    }
+
+    fn drain(&mut self) {
+        loop {
+            for lane in 0..self.paths.len() {
+                while self.pull_from(lane) {}
+            }
+            let tags: Vec<Tag> = self.running.keys().copied().collect();
+            if tags.is_empty() {
+                break;
+            }
+            for tag in tags {
+                self.proceed_with(tag);
+            }
+        }
+    }
+}
