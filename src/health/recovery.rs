@@ -149,7 +149,7 @@ pub(super) fn pin_to(cores: &[usize]) {
     if let Err(errno) = affinity::pin(cores) {
         let cause = Cause::Errno(errno);
         let text = format!("health threads stay unpinned: cores {cores:?}: {cause}");
-        log::emit(Level::Warn, "KV2004", &text);
+        log::emit(Level::Warn, "KV2103", &text);
     }
 }
 
@@ -251,11 +251,11 @@ impl Rounds {
             Err(NoResult::NoThread(error)) => {
                 // Says nothing about the path (R52), and the next backend would fare no better.
                 let text = format!("no thread for a probe, tried again next round: {error}");
-                log::emit(Level::Warn, "KV2002", &text);
+                log::emit(Level::Warn, "KV2101", &text);
                 return ControlFlow::EndRound;
             }
             Err(NoResult::Died) => {
-                log::emit(Level::Error, "KV2003", "a probe ended without a result");
+                log::emit(Level::Error, "KV2102", "a probe ended without a result");
             }
         }
         ControlFlow::Next

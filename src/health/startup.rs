@@ -100,7 +100,7 @@ pub fn check_all(params: &Arc<StartupParams>, policy: Policy<'_>) -> Result<Star
     let mut run = Run { params, policy, stop, seen: Vec::new(), warnings: Vec::new() };
     let result = run.look().and_then(|()| run.storage()).and_then(|storage| run.check(storage));
     for warning in &run.warnings {
-        log::emit(Level::Warn, "KV2006", warning);
+        log::emit(Level::Warn, "KV2105", warning);
     }
     match result {
         Ok(backends) => {
@@ -110,7 +110,7 @@ pub fn check_all(params: &Arc<StartupParams>, policy: Policy<'_>) -> Result<Star
             Ok(StartupReport { backends, same_storage, warnings: run.warnings })
         }
         Err(error) => {
-            log::emit(Level::Error, "KV2005", &error.text);
+            log::emit(Level::Error, "KV2104", &error.text);
             Err(error)
         }
     }
