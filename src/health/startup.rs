@@ -18,7 +18,6 @@ use super::storage::{self, Halt, Seen};
 pub use super::storage::{CheckFailure, Checked, RootId};
 use crate::config::Config;
 use crate::error::{Error, Status};
-use crate::log::{self, Level};
 
 /// Directories made in one step, so that a limit is not held against their number.
 const DIRECTORIES_A_STEP: usize = 64;
@@ -91,29 +90,19 @@ pub enum Policy<'a> {
     },
 }
 
-/// Checks all backends in order, and logs what the caller gets.
+/// Checks all backends in order. The caller logs the warnings, or the error.
 ///
 /// # Errors
 /// What ends the open, as its caller gets it.
 pub fn check_all(params: &Arc<StartupParams>, policy: Policy<'_>) -> Result<StartupReport, Error> {
     let (_keep, stop) = crossbeam_channel::bounded(0);
     let mut run = Run { params, policy, stop, seen: Vec::new(), warnings: Vec::new() };
-    let result = run.look().and_then(|()| run.storage()).and_then(|storage| run.check(storage));
-    for warning in &run.warnings {
-        log::emit(Level::Warn, "KV2105", warning);
-    }
-    match result {
-        Ok(backends) => {
-            let uuid = |checked: &Checked| checked.probed.marker.uuid;
-            let passed: HashSet<Uuid> = backends.iter().flatten().map(uuid).collect();
-            let same_storage = passed.len() == 1;
-            Ok(StartupReport { backends, same_storage, warnings: run.warnings })
-        }
-        Err(error) => {
-            log::emit(Level::Error, "KV2104", &error.text);
-            Err(error)
-        }
-    }
+    run.look()?;
+    let storage = run.storage()?;
+    let backends = run.check(storage)?;
+    let uuid = |checked: &Checked| checked.probed.marker.uuid;
+    let passed: HashSet<Uuid> = backends.iter().flatten().map(uuid).collect();
+    Ok(StartupReport { backends, same_storage: passed.len() == 1, warnings: run.warnings })
 }
 
 /// One start-up check under way.
