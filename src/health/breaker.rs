@@ -70,8 +70,9 @@ impl Breaker {
     }
 
     /// Whether further evaluations would leave everything that matters as it is, as long as the
-    /// health stays what it is. Closed and clean: a success changes no count of failures. Open with a
-    /// failure last: it takes a whole window of successes from now, however many failures come before.
+    /// health stays what it is. Closed and clean: a success changes no count of failures. Open
+    /// with a failure last: it takes a whole window of successes from now, however many failures
+    /// come before.
     #[must_use]
     pub fn is_settled(&self, healthy: bool) -> bool {
         match (self.open, healthy) {
@@ -236,4 +237,52 @@ fn part_of(interval: Duration) -> Duration {
     let word = random_word().unwrap_or(0);
     let share = u32::try_from(word >> 32).unwrap_or(0);
     interval.mul_f64(f64::from(share) / f64::from(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Time {
+        Time(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn beats_that_were_slept_through_keep_the_beat() {
+        let interval = Duration::from_millis(10);
+        assert_eq!(next_beat(at(15), interval, at(3)), at(15));
+        assert_eq!(next_beat(at(15), interval, at(15)), at(15));
+        assert_eq!(next_beat(at(15), interval, at(16)), at(25));
+        assert_eq!(next_beat(at(15), interval, at(25)), at(25));
+        assert_eq!(next_beat(at(15), interval, at(1_000_000)), at(1_000_005));
+    }
+
+    #[test]
+    fn r60_sleeping_while_settled_changes_nothing() {
+        // One breaker is told of every evaluation, the other only of those that are not slept
+        // through: they must open and close together.
+        for seed in 0_u64..200 {
+            let mut state = seed;
+            let mut next = |end: u64| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 33) % end
+            };
+            let window = usize::try_from(1 + next(6)).unwrap();
+            let threshold = usize::try_from(1 + next(window as u64)).unwrap();
+            let rule = Rule { window, threshold };
+            let (mut always, mut lazy) = (Breaker::new(rule), Breaker::new(rule));
+            let (mut healthy, mut skipped) = (true, 0);
+            for step in 0..400 {
+                if next(7) == 0 {
+                    healthy = !healthy;
+                }
+                let change = always.evaluate(healthy).map(|change| change.open);
+                let is_settled = lazy.is_settled(healthy);
+                skipped += u32::from(is_settled);
+                let same = if is_settled { None } else { lazy.evaluate(healthy) };
+                assert_eq!(change, same.map(|change| change.open), "seed {seed}, step {step}");
+            }
+            assert!(skipped > 50, "seed {seed} hardly sleeps: {skipped}");
+        }
+    }
 }

@@ -172,7 +172,8 @@ impl Executor {
             if late <= OVERSLEPT {
                 return Err(NoResult::TimedOut);
             }
-            // This whole process slept (SIGSTOP, a paused VM), the worker too: it gets that time back.
+            // This whole process slept (SIGSTOP, a paused VM), the worker too: it gets that time
+            // back.
             deadline = deadline.plus(late);
         }
     }
@@ -231,8 +232,9 @@ impl Executor {
         }
     }
 
-    /// Ends the idle worker and waits for those that hang, at most until `deadline` (`None`: as long as
-    /// it takes). Gives how many are left; those are detached, and harmless when they return.
+    /// Ends the idle worker and waits for those that hang, at most until `deadline` (`None`: as
+    /// long as it takes). Gives how many are left; those are detached, and harmless when they
+    /// return.
     #[must_use]
     pub fn join(mut self, deadline: Option<Time>) -> usize {
         self.retire();

@@ -79,8 +79,8 @@ pub struct ProbeFailure {
     pub direct_refused: bool,
 }
 
-/// One of the data directories, at random. With more digits than directories are made at open, always
-/// the first, so that probes do not make thousands.
+/// One of the data directories, at random. With more digits than directories are made at open,
+/// always the first, so that probes do not make thousands.
 ///
 /// # Errors
 /// errno of the kernel's source of random bytes.
@@ -215,8 +215,8 @@ impl Page {
         Box::new(Page([0; PROBE_BYTES]))
     }
 
-    /// The fixed pattern: no two neighbouring 512-byte sectors are alike, so that a misplaced sector
-    /// is seen.
+    /// The fixed pattern: no two neighbouring 512-byte sectors are alike, so that a misplaced
+    /// sector is seen.
     fn pattern() -> Box<Page> {
         let mut page = Page::zeroed();
         for (at, byte) in page.0.iter_mut().enumerate() {
@@ -254,7 +254,8 @@ fn use_file(params: &ProbeParams, found: Marker, fd: &OwnedFd) -> Result<Probed,
     })
 }
 
-/// Repeats `step`, which moves bytes from an offset on, until the page is whole; gives what was moved.
+/// Repeats `step`, which moves bytes from an offset on, until the page is whole; gives what was
+/// moved.
 fn move_page(
     direct: bool,
     mut step: impl FnMut(usize) -> Result<usize, i32>,

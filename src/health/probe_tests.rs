@@ -146,8 +146,8 @@ fn r50_a_read_only_mount_fails_at_the_create() {
 
 #[test]
 fn r33_a_refusal_of_direct_is_reported_as_one() {
-    // ecryptfs, some FUSE servers and old tmpfs refuse O_DIRECT; a FUSE server does it in CTest. Here
-    // the rule alone.
+    // ecryptfs, some FUSE servers and old tmpfs refuse O_DIRECT; a FUSE server does it in CTest.
+    // Here the rule alone.
     for (step, errno, refused) in [
         (Step::Open, libc::EINVAL, true),
         (Step::Write, libc::EINVAL, true),

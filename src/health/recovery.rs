@@ -1,7 +1,8 @@
 //! `ucm_health_pmon` (R51–R53): one thread a store that probes what is excluded.
 //!
 //! It sleeps without waking while nothing is excluded. It never enters the file system: probes run
-//! on the [`Executor`]'s thread. What an outcome means is decided by whoever implements [`Recovery`].
+//! on the [`Executor`]'s thread. What an outcome means is decided by whoever implements
+//! [`Recovery`].
 
 use std::convert::Infallible;
 use std::io;
@@ -73,8 +74,8 @@ struct Running {
 }
 
 impl Monitor {
-    /// Makes the thread. `executor` is what start-up has used, or a new one. Backends that are excluded
-    /// already are probed one interval from now.
+    /// Makes the thread. `executor` is what start-up has used, or a new one. Backends that are
+    /// excluded already are probed one interval from now.
     ///
     /// # Errors
     /// The system's refusal to make a thread.
@@ -111,8 +112,9 @@ impl Monitor {
         self.running.lock().stop = None;
     }
 
-    /// Stops, and waits for the monitor and for every probe thread, at most `limit` (`None`: as long as it
-    /// takes). Gives how many threads are left; they are detached, and harmless when they return.
+    /// Stops, and waits for the monitor and for every probe thread, at most `limit` (`None`: as
+    /// long as it takes). Gives how many threads are left; they are detached, and harmless when
+    /// they return.
     #[must_use]
     pub fn join(&self, limit: Option<Duration>) -> usize {
         self.stop();
@@ -147,7 +149,7 @@ pub(super) fn pin_to(cores: &[usize]) {
     if let Err(errno) = affinity::pin(cores) {
         let cause = Cause::Errno(errno);
         let text = format!("health threads stay unpinned: cores {cores:?}: {cause}");
-        log::emit(Level::Warn, "KV2004", &text);
+        log::emit(Level::Warn, "KV2103", &text);
     }
 }
 
@@ -249,11 +251,11 @@ impl Rounds {
             Err(NoResult::NoThread(error)) => {
                 // Says nothing about the path (R52), and the next backend would fare no better.
                 let text = format!("no thread for a probe, tried again next round: {error}");
-                log::emit(Level::Warn, "KV2002", &text);
+                log::emit(Level::Warn, "KV2101", &text);
                 return ControlFlow::EndRound;
             }
             Err(NoResult::Died) => {
-                log::emit(Level::Error, "KV2003", "a probe ended without a result");
+                log::emit(Level::Error, "KV2102", "a probe ended without a result");
             }
         }
         ControlFlow::Next

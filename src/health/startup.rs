@@ -1,23 +1,23 @@
-//! The start-up check (R8, R10–R13): what must hold before a store is published, and in which order.
+//! The start-up check (R8, R10–R13): what must hold before a store is published, and in which
+//! order.
 //!
-//! Runs on a thread of the library that may hang; the limit of the whole is the caller's, who raises
-//! [`StartupParams::cancel`] and leaves. Nothing is written through a backend before those before it
-//! have passed, where the policy wants all of them. The steps themselves are in `storage`.
+//! Runs on a thread of the library that may hang; the limit of the whole is the caller's, who
+//! raises [`StartupParams::cancel`] and leaves. Nothing is written through a backend before those
+//! before it have passed, where the policy wants all of them. The steps themselves are in
+//! `storage`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::class;
 use super::executor::{Executor, NoResult, StopSignal};
 use super::marker::{NAME, Uuid};
-use super::probe::{ProbeFailure, Probed};
 use super::recovery::timed_out;
-use super::storage::{self, Seen};
+use super::storage::{self, Halt, Seen};
+pub use super::storage::{CheckFailure, Checked, RootId};
 use crate::config::Config;
-use crate::error::{Cause, Error, Failure, Status, Step};
-use crate::log::{self, Level};
+use crate::error::{Error, Status};
 
 /// Directories made in one step, so that a limit is not held against their number.
 const DIRECTORIES_A_STEP: usize = 64;
@@ -66,69 +66,6 @@ impl StartupParams {
     }
 }
 
-/// Which directory a root is: what stays the same until something else is mounted there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RootId {
-    /// Mount id; 0 where the kernel does not tell.
-    pub mount: u64,
-    /// Device.
-    pub device: u64,
-    /// Inode.
-    pub inode: u64,
-}
-
-/// A backend that passed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checked {
-    /// Which directory the root was.
-    pub root: RootId,
-    /// What the probe learned; `probed.marker.uuid` is what later checks compare with (R24).
-    pub probed: Probed,
-}
-
-/// Why a backend did not pass.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckFailure {
-    /// The step and its cause.
-    pub failure: Failure,
-    /// The file or directory that it failed on.
-    pub path: String,
-    /// The file system refuses `O_DIRECT`.
-    pub direct_refused: bool,
-}
-
-impl From<ProbeFailure> for CheckFailure {
-    fn from(failed: ProbeFailure) -> CheckFailure {
-        let ProbeFailure { failure, path, direct_refused, marker: _ } = failed;
-        CheckFailure { failure, path, direct_refused }
-    }
-}
-
-impl CheckFailure {
-    pub(super) fn new(failure: Failure, path: impl Into<String>) -> CheckFailure {
-        CheckFailure { failure, path: path.into(), direct_refused: false }
-    }
-
-    /// "backend PATH: write: errno 28 (…) at FILE (backend 2 of 3); what to do".
-    #[must_use]
-    pub fn text(&self, root: &str, index: usize, backends: usize) -> String {
-        let mut text = class::text(root, &self.failure);
-        if self.path != root && !self.path.is_empty() {
-            text.push_str(&format!(" at {}", self.path));
-        }
-        text.push_str(&format!(" (backend {} of {backends})", index + 1));
-        if self.direct_refused {
-            text.push_str(
-                "; this file system refuses O_DIRECT: set io_direct to false, or \
-                 io_direct_fallback to true",
-            );
-        } else if let Some(remedy) = class::remedy(&self.failure) {
-            text.push_str(&format!("; {remedy}"));
-        }
-        text
-    }
-}
-
 /// What start-up has found.
 #[derive(Debug)]
 pub struct StartupReport {
@@ -153,46 +90,19 @@ pub enum Policy<'a> {
     },
 }
 
-/// Told to a step that nobody waits for it any more, so that it starts nothing further (R5).
-#[derive(Clone)]
-pub(super) struct Halt {
-    cancel: Arc<AtomicBool>,
-    given_up: Arc<AtomicBool>,
-}
-
-impl Halt {
-    pub(super) fn check(&self) -> Result<(), CheckFailure> {
-        if self.cancel.load(Ordering::Relaxed) || self.given_up.load(Ordering::Relaxed) {
-            let failure = Failure { step: Step::Verify, cause: Cause::GivenUp };
-            return Err(CheckFailure::new(failure, ""));
-        }
-        Ok(())
-    }
-}
-
-/// Checks all backends in order, and logs what the caller gets.
+/// Checks all backends in order. The caller logs the warnings, or the error.
 ///
 /// # Errors
 /// What ends the open, as its caller gets it.
 pub fn check_all(params: &Arc<StartupParams>, policy: Policy<'_>) -> Result<StartupReport, Error> {
     let (_keep, stop) = crossbeam_channel::bounded(0);
     let mut run = Run { params, policy, stop, seen: Vec::new(), warnings: Vec::new() };
-    let result = run.look().and_then(|()| run.storage()).and_then(|storage| run.check(storage));
-    for warning in &run.warnings {
-        log::emit(Level::Warn, "KV2006", warning);
-    }
-    match result {
-        Ok(backends) => {
-            let uuid = |checked: &Checked| checked.probed.marker.uuid;
-            let passed: HashSet<Uuid> = backends.iter().flatten().map(uuid).collect();
-            let same_storage = passed.len() == 1;
-            Ok(StartupReport { backends, same_storage, warnings: run.warnings })
-        }
-        Err(error) => {
-            log::emit(Level::Error, "KV2005", &error.text);
-            Err(error)
-        }
-    }
+    run.look()?;
+    let storage = run.storage()?;
+    let backends = run.check(storage)?;
+    let uuid = |checked: &Checked| checked.probed.marker.uuid;
+    let passed: HashSet<Uuid> = backends.iter().flatten().map(uuid).collect();
+    Ok(StartupReport { backends, same_storage: passed.len() == 1, warnings: run.warnings })
 }
 
 /// One start-up check under way.

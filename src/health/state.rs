@@ -5,10 +5,9 @@
 
 use std::fmt::Write as _;
 
-use super::class::Operation;
+pub use super::class::Blame;
 use super::window::{BlockKey, Rule, Window};
 use crate::clock::Time;
-use crate::error::{Failure, Step};
 
 /// State of a backend, as routing and the C ABI see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,27 +69,6 @@ impl Setting {
 /// it tells whether the backend has been available again since (R29).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(u64);
-
-/// What is to blame for a failure: the cause that logs and reports show (R25).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blame {
-    /// What the store was doing.
-    pub operation: Operation,
-    /// The step that failed.
-    pub step: Step,
-    /// errno, where the kernel gave one.
-    pub errno: Option<i32>,
-    /// Step and cause for a person: "read: errno 5 (EIO: I/O error)".
-    pub text: String,
-}
-
-impl Blame {
-    /// What `failure` says about `operation`.
-    #[must_use]
-    pub fn new(operation: Operation, failure: &Failure) -> Blame {
-        Blame { operation, step: failure.step, errno: failure.os(), text: failure.to_string() }
-    }
-}
 
 /// One outcome, classified already (R22): only successes and *path* failures get here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -373,7 +351,8 @@ impl BackendHealth {
         let came_back = self.excluded && !excluded;
         self.excluded = excluded;
         if came_back && self.state() == from {
-            // An operator's setting hides it, but the window has been clean: old time-outs are void.
+            // An operator's setting hides it, but the window has been clean: old time-outs are
+            // void.
             self.epoch.0 += 1;
         }
         self.change(from, || blame.map_or(Why::Recovered, Why::Failure), now)

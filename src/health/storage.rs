@@ -4,15 +4,100 @@
 //! Each may hang. The order, the limits and what a failure means for the open are in `startup`.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::class;
 use super::marker::{self, MakeParams, Marker, Uuid, at, c_path};
-use super::probe::{self, Expect, ProbeParams};
-use super::startup::{CheckFailure, Checked, Halt, RootId, StartupParams};
+use super::probe::{self, Expect, ProbeFailure, ProbeParams, Probed};
+use super::startup::StartupParams;
 use crate::error::{Cause, Failure, Step};
 use crate::posix::file::{self, Kind};
 
 /// Data directories are made at open up to this many digits: 4096 directories (R6).
 pub const MOST_DIGITS_AT_OPEN: usize = 3;
+
+/// Which directory a root is: what stays the same until something else is mounted there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RootId {
+    /// Mount id; 0 where the kernel does not tell.
+    pub mount: u64,
+    /// Device.
+    pub device: u64,
+    /// Inode.
+    pub inode: u64,
+}
+
+/// A backend that passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checked {
+    /// Which directory the root was.
+    pub root: RootId,
+    /// What the probe learned; `probed.marker.uuid` is what later checks compare with (R24).
+    pub probed: Probed,
+}
+
+/// Why a backend did not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckFailure {
+    /// The step and its cause.
+    pub failure: Failure,
+    /// The file or directory that it failed on.
+    pub path: String,
+    /// The file system refuses `O_DIRECT`.
+    pub direct_refused: bool,
+}
+
+impl From<ProbeFailure> for CheckFailure {
+    fn from(failed: ProbeFailure) -> CheckFailure {
+        let ProbeFailure { failure, path, direct_refused, marker: _ } = failed;
+        CheckFailure { failure, path, direct_refused }
+    }
+}
+
+impl CheckFailure {
+    pub(super) fn new(failure: Failure, path: impl Into<String>) -> CheckFailure {
+        CheckFailure { failure, path: path.into(), direct_refused: false }
+    }
+
+    /// "backend PATH: write: errno 28 (…) at FILE (backend 2 of 3); what to do".
+    #[must_use]
+    pub fn text(&self, root: &str, index: usize, backends: usize) -> String {
+        let mut text = class::text(root, &self.failure);
+        if self.path != root && !self.path.is_empty() {
+            text.push_str(&format!(" at {}", self.path));
+        }
+        text.push_str(&format!(" (backend {} of {backends})", index + 1));
+        if self.direct_refused {
+            text.push_str(
+                "; this file system refuses O_DIRECT: set io_direct to false, or \
+                 io_direct_fallback to true",
+            );
+        } else if let Some(remedy) = class::remedy(&self.failure) {
+            text.push_str(&format!("; {remedy}"));
+        }
+        text
+    }
+}
+
+/// Told to a step that nobody waits for it any more, so that it starts nothing further (R5).
+#[derive(Clone)]
+pub(super) struct Halt {
+    /// Raised by a caller who waits no longer for the whole.
+    pub(super) cancel: Arc<AtomicBool>,
+    /// Raised where this step passed its limit.
+    pub(super) given_up: Arc<AtomicBool>,
+}
+
+impl Halt {
+    pub(super) fn check(&self) -> Result<(), CheckFailure> {
+        if self.cancel.load(Ordering::Relaxed) || self.given_up.load(Ordering::Relaxed) {
+            let failure = Failure { step: Step::Verify, cause: Cause::GivenUp };
+            return Err(CheckFailure::new(failure, ""));
+        }
+        Ok(())
+    }
+}
 
 /// What a root showed before anything was written.
 #[derive(Debug, Clone, Copy)]
@@ -209,15 +294,15 @@ fn verify_directory(root: &str, name: &str, kind: Option<Kind>) -> Result<(), Ch
 /// What became of a storage whose marker is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remade {
-    /// Every root is the directory that it was at open, and none had a marker: wiped. It has the same
-    /// marker again.
+    /// Every root is the directory that it was at open, and none had a marker: wiped. It has the
+    /// same marker again.
     Made,
     /// It was not wiped; why.
     NotWiped(String),
 }
 
-/// Makes the marker again where the storage was wiped: gone everywhere, while each root is still the
-/// directory that it was at open (R8). Asks every root, so it may hang on any.
+/// Makes the marker again where the storage was wiped: gone everywhere, while each root is still
+/// the directory that it was at open (R8). Asks every root, so it may hang on any.
 ///
 /// # Errors
 /// The step that failed, making it.
