@@ -1,5 +1,5 @@
-//! The last step of a message: the callback that is set now, or stderr. Owned by the logger, used by
-//! its thread.
+//! The last step of a message: the callback that is set now, or stderr. Owned by the logger, used
+//! by its thread.
 
 use std::ffi::CString;
 use std::panic::{AssertUnwindSafe, catch_unwind};

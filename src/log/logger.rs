@@ -1,4 +1,4 @@
-//! The queue and the life of the log's thread. The process has one [`Logger`]; tests make their own.
+//! The queue and the life of the log's thread. The process has one [`Logger`]; tests make more.
 //!
 //! Locks are leaf locks except `control`, under which the others are taken; none is held while a
 //! callback runs, a thread is joined or a message is sent. `emit` never takes `control`.
