@@ -110,8 +110,8 @@ impl Control {
             ["counts", pattern] => self.gate.counts(Some(pattern)),
             ["quit"] => {
                 self.gate.rules_clear();
-                self.gate.thaw()?;
-                self.gate.release(Whose::All, None).map(|count| count.to_string())
+                let thawed = self.gate.thaw()?;
+                self.gate.release(Whose::All, None).map(|count| (thawed + count).to_string())
             }
             _ => Err("unknown command; see README.md".to_owned()),
         }

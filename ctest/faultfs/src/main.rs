@@ -7,9 +7,9 @@
 //! the test.
 //!
 //! It must never hang the machine. So the main thread waits for whichever end comes first, a signal
-//! (the parent's death is one), `quit`, an unmount from outside or the watchdog, then fails whatever
-//! is parked and detaches the mount. An alarm behind that kills the process if even this should hang:
-//! the kernel then ends all requests by itself.
+//! (the parent's death is one), `quit`, an unmount from outside or the watchdog, then fails
+//! whatever is parked and detaches the mount. An alarm behind that kills the process if even this
+//! should hang: the kernel then ends all requests by itself.
 
 mod answer;
 mod args;

@@ -16,8 +16,8 @@ const FS_TYPE: &str = "fuse.faultfs";
 /// Threads that take requests from the kernel; none of them ever blocks.
 const SESSION_THREADS: usize = 2;
 
-/// The real paths of root and mount point. Detaches what earlier runs left at the mount point, makes
-/// the directory, and refuses one inside the other, where the file system would call itself.
+/// The real paths of root and mount point. Detaches what earlier runs left at the mount point,
+/// makes the directory, and refuses one inside the other, where the file system would call itself.
 pub fn prepare(root: &Path, mount: &Path) -> io::Result<(PathBuf, PathBuf)> {
     let mount = std::path::absolute(mount)?;
     let parent = mount.parent().ok_or_else(|| io::Error::other("the mount point is /"))?;

@@ -1,4 +1,4 @@
-//! The operations that a fault rule can name, and sets of them. Not what they do: that is `disk.rs`.
+//! The operations that a fault rule can name, and sets of them. What they do is in `disk.rs`.
 
 /// One kind of request that the kernel sends to a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,5 +1,5 @@
-//! Threads that do the blocking work on the real directory, and the queue of what waits for its time.
-//! Not who decides what waits: that is `gate.rs`, which owns both.
+//! Threads that do the blocking work on the real directory, and the queue of what waits for its
+//! time. Not who decides what waits: that is `gate.rs`, which owns both.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;

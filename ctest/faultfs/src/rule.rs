@@ -1,4 +1,5 @@
-//! Fault rules: which calls, when, and what happens to them. Pure arithmetic; `gate.rs` owns the list.
+//! Fault rules: which calls, when, and what happens to them. Pure arithmetic; the list is
+//! `gate.rs`'s.
 
 use std::time::Duration;
 
