@@ -104,19 +104,12 @@ impl Disk {
         Ok(self.seen(&path, &metadata))
     }
 
-    /// Attributes, of the open file where there is one, else by path; ESTALE where the path is
-    /// another file's by now, upon which the kernel looks the path up again.
+    /// Attributes, of the open file where there is one, else of what the path leads to now. Where
+    /// that is another file than was looked up, it was replaced meanwhile, and the call came late.
     pub fn getattr(&self, id: u64, handle: Option<u64>) -> Result<FileAttr, Errno> {
         let metadata = match self.open_file(id, handle) {
             Some(file) => file.metadata()?,
-            None => {
-                let (path, identity) = self.nodes.file(id)?;
-                let metadata = symlink_metadata(&self.real(&path))?;
-                if identity.is_some_and(|identity| identity != identity_of(&metadata)) {
-                    return Err(Errno::ESTALE);
-                }
-                metadata
-            }
+            None => symlink_metadata(&self.real(&self.nodes.path(id)?))?,
         };
         // The real inode number, so that another root (fallen off, replaced) shows as one.
         Ok(attr_of(&metadata, identity_of(&metadata).1))
@@ -176,13 +169,9 @@ impl Disk {
         faccessat(AT_FDCWD, &real, mask, AtFlags::empty())
     }
 
-    /// Opens a file that was looked up.
+    /// Opens a file that was looked up, or what has replaced it since.
     pub fn open(&self, id: u64, flags: i32) -> Result<u64, Errno> {
-        let (path, identity) = self.nodes.file(id)?;
-        let file = open_real(&self.real(&path), flags, 0)?;
-        if identity.is_some_and(|i| file.metadata().is_ok_and(|m| identity_of(&m) != i)) {
-            return Err(Errno::ESTALE);
-        }
+        let file = open_real(&self.real(&self.nodes.path(id)?), flags, 0)?;
         Ok(self.keep(id, file))
     }
 

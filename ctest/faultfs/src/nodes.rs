@@ -48,17 +48,11 @@ impl Nodes {
 
     /// The path below the root.
     pub fn path(&self, id: u64) -> Result<PathBuf, Errno> {
-        self.file(id).map(|(path, _)| path)
-    }
-
-    /// The path, with the file that the kernel means by it; the root is whatever the root is.
-    pub fn file(&self, id: u64) -> Result<(PathBuf, Option<Identity>), Errno> {
         if id == ROOT {
-            return Ok((PathBuf::new(), None));
+            return Ok(PathBuf::new());
         }
         let table = self.table.lock();
-        let node = table.nodes.get(&id).ok_or(Errno::ESTALE)?;
-        Ok((node.path.clone(), Some(node.identity)))
+        table.nodes.get(&id).map(|node| node.path.clone()).ok_or(Errno::ESTALE)
     }
 
     /// The path of `name` in the directory `parent`.
