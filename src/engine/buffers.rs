@@ -1,8 +1,9 @@
-//! The memory that one lane owns for its I/O, bounded (R30, R31): equal slots, cut from slabs that fill huge pages.
+//! The memory that one lane owns for its I/O, bounded (R30, R31): equal slots, cut from slabs that
+//! fill huge pages.
 //!
-//! A worker takes a slot *before* it pulls a transfer, so running out means that it does not pull; no transfer ever
-//! fails for it. A slot is charged until it is dropped, by whatever late return of an abandoned op. The slot
-//! used last is given first: it is still in the CPU's cache.
+//! A worker takes a slot *before* it pulls a transfer, so running out means that it does not pull;
+//! no transfer ever fails for it. A slot is charged until it is dropped, by whatever late return of
+//! an abandoned op. The slot used last is given first: it is still in the CPU's cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +30,8 @@ pub struct Buffers {
     slot_bytes: usize,
     slots_max: usize,
     slots_per_slab: usize,
-    /// Slots that are taken. A leaf counter, read without the lock by whoever asks whether one is free.
+    /// Slots that are taken. A leaf counter, read without the lock by whoever asks whether one is
+    /// free.
     taken: AtomicUsize,
     shelf: Mutex<Shelf>,
 }
@@ -60,8 +62,9 @@ pub enum Take {
 }
 
 impl Buffers {
-    /// Buffers of at most `bytes` bytes for `transfers` transfers at once. Where the bound is too small for a
-    /// large slot each, slots are smaller; where it is too small for that, there are fewer (R1 `buffer_mb_max`).
+    /// Buffers of at most `bytes` bytes for `transfers` transfers at once. Where the bound is too
+    /// small for a large slot each, slots are smaller; where it is too small for that, there are
+    /// fewer (R1 `buffer_mb_max`).
     #[must_use]
     pub fn new(bytes: u64, transfers: usize) -> Arc<Buffers> {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -112,7 +115,8 @@ impl Buffers {
         }
     }
 
-    /// Gives free slabs back to the system: all of them where `all` is set, else those beyond a small cache.
+    /// Gives free slabs back to the system: all of them where `all` is set, else those beyond a
+    /// small cache.
     pub fn trim(&self, all: bool) {
         let kept = if all { 0 } else { SLABS_KEPT };
         let dropped = self.shelf.lock().trim(kept);
@@ -121,7 +125,8 @@ impl Buffers {
 }
 
 impl Shelf {
-    /// A free slot; maps a slab where there is none. The claim on `taken` proves that one may be had.
+    /// A free slot; maps a slab where there is none. The claim on `taken` proves that one may be
+    /// had.
     fn place(&mut self, home: &Buffers) -> Result<(Place, usize), i32> {
         if self.free.is_empty() {
             self.add_slab(home)?;
@@ -184,8 +189,8 @@ impl Buffer {
     /// The memory: page aligned.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the slot is mapped while `home` has it as taken, is initialised (zeroed at first), and is this
-        // value's alone until it is dropped.
+        // SAFETY: the slot is mapped while `home` has it as taken, is initialised (zeroed at
+        // first), and is this value's alone until it is dropped.
         unsafe { std::slice::from_raw_parts_mut(self.address as *mut u8, self.bytes) }
     }
 }

@@ -1,8 +1,9 @@
 //! One suite for every engine: what an op does, how it fails, and that each ends exactly once.
 //!
-//! A case is a function over [`Make`] and a directory; it runs on a memory file system and on the one that holds
-//! the temporary files. Engines run the groups from tests of their own.
+//! A case is a function over [`Make`] and a directory; it runs on a memory file system and on the
+//! one that holds the temporary files. Engines run the groups from tests of their own.
 
+mod faults;
 mod hang;
 mod local;
 mod memory;
@@ -43,8 +44,13 @@ pub fn workers(make: Make) {
     run(make, workers::CASES);
 }
 
-/// Shortages of this process. `test` is the full name of the calling test: it runs again alone in a child, since
-/// limits belong to a whole process.
+/// The decorator around the engine.
+pub fn faults(make: Make) {
+    run(make, faults::CASES);
+}
+
+/// Shortages of this process. `test` is the full name of the calling test: it runs again alone in a
+/// child, since limits belong to a whole process.
 pub fn shortages(make: Make, test: &str) {
     in_child(test, || run(make, local::CASES));
 }
@@ -100,6 +106,11 @@ mod psync {
     #[test]
     fn psync_keeps_its_workers() {
         workers(make);
+    }
+
+    #[test]
+    fn psync_suffers_faults() {
+        faults(make);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! One lane's worker threads for blocking work: made when needed, parked without wake-ups, gone when idle.
+//! One lane's worker threads for blocking work: made when needed, parked without wake-ups, gone
+//! when idle.
 //!
-//! The pool pulls ops and runs each on one worker; what running means is its owner's (`psync.rs`). It keeps the
-//! limits of transfers and metadata in flight, and replaces workers whose op was abandoned (R36). A worker that
-//! has completed an op pulls the next one without parking, and nobody is woken for work that somebody is already
-//! on his way to. The pool makes no thread by itself: the supervisor does, in [`Pool::make_threads`] (R57).
+//! The pool pulls ops and runs each on one worker; what running means is its owner's (`psync.rs`).
+//! It keeps the limits of transfers and metadata in flight, and replaces workers whose op was
+//! abandoned (R36). A worker that has completed an op pulls the next one without parking, and
+//! nobody is woken for work that somebody is already on his way to. The pool makes no thread by
+//! itself: the supervisor does, in [`Pool::make_threads`] (R57).
 
 mod roster;
 
@@ -22,7 +24,8 @@ use roster::{After, Calls, Kind, Next, Roster};
 /// A worker that had nothing to do for this long ends.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Runs one op. The buffer is the worker's; it is there for every transfer unless the system refused one.
+/// Runs one op. The buffer is the worker's; it is there for every transfer unless the system
+/// refused one.
 pub type Run = Box<dyn Fn(&Op, &mut Option<Buffer>) -> Outcome + Send + Sync>;
 
 /// See the module's text. Owned by an engine, kept alive by its workers.
@@ -253,8 +256,9 @@ impl Pool {
         }
     }
 
-    /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is pulled all the
-    /// same: it waits the shortage out within its own limit and then fails with the errno (R22).
+    /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is
+    /// pulled all the same: it waits the shortage out within its own limit and then fails with the
+    /// errno (R22).
     fn arm(&self, buffer: &mut Option<Buffer>) -> bool {
         if buffer.is_some() {
             return true;

@@ -1,7 +1,8 @@
 //! The engine of blocking calls: one op, one worker, the system calls in order.
 //!
-//! It decides nothing about paths, blocks or health; what an op asks for is done as written, and what came of it is
-//! reported. Local shortages are waited out here (R22), and a stale handle is opened again once.
+//! It decides nothing about paths, blocks or health; what an op asks for is done as written, and
+//! what came of it is reported. Local shortages are waited out here (R22), and a stale handle is
+//! opened again once.
 
 mod local;
 mod metadata;

@@ -15,8 +15,9 @@ pub fn allowed() -> Result<Vec<usize>, i32> {
     Ok((0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect())
 }
 
-/// Lets the calling thread, and the threads that it makes later, run on `cores` alone. Cores that the system does
-/// not have or does not allow are left out by the kernel; where none is left it refuses.
+/// Lets the calling thread, and the threads that it makes later, run on `cores` alone. Cores that
+/// the system does not have or does not allow are left out by the kernel; where none is left it
+/// refuses.
 ///
 /// # Errors
 /// errno; EINVAL where no core of the list can be used.

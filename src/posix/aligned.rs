@@ -1,8 +1,8 @@
-//! Page-aligned memory, on huge pages where it is large enough for them: [`AlignedBuffer`] for the engines, and
-//! [`allocate`] / [`release`] for callers of the C ABI.
+//! Page-aligned memory, on huge pages where it is large enough for them: [`AlignedBuffer`] for the
+//! engines, and [`allocate`] / [`release`] for callers of the C ABI.
 //!
-//! The memory comes straight from the kernel and goes straight back; what is reused is the business of
-//! `engine/buffers.rs`.
+//! The memory comes straight from the kernel and goes straight back; what is reused is the business
+//! of `engine/buffers.rs`.
 
 use std::collections::HashMap;
 use std::ptr::null_mut;
@@ -49,8 +49,8 @@ impl AlignedBuffer {
         Ok(AlignedBuffer { address, bytes, mapped })
     }
 
-    /// Keeps the memory out of forked children: they may not use it, and a page that the kernel is writing to
-    /// while the process forks must stay the parent's.
+    /// Keeps the memory out of forked children: they may not use it, and a page that the kernel is
+    /// writing to while the process forks must stay the parent's.
     #[must_use]
     pub fn hidden_from_children(self) -> AlignedBuffer {
         // A kernel that cannot do that loses nothing but the protection.
@@ -80,7 +80,8 @@ impl Drop for AlignedBuffer {
 fn map(bytes: usize) -> Result<usize, i32> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that exists.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that
+    // exists.
     let start = unsafe { libc::mmap(null_mut(), bytes, access, flags, -1, 0) };
     if start == libc::MAP_FAILED { Err(nix::errno::Errno::last_raw()) } else { Ok(start as usize) }
 }
@@ -104,7 +105,8 @@ fn advise(address: usize, bytes: usize, advice: libc::c_int) -> Result<(), i32> 
 /// What [`allocate`] gave and [`release`] has not taken back, by address.
 static LIVE: Mutex<Option<HashMap<usize, AlignedBuffer>>> = Mutex::new(None);
 
-/// Allocates `bytes` zeroed bytes: page aligned, from 2 MiB on aligned to huge pages and on them where possible.
+/// Allocates `bytes` zeroed bytes: page aligned, from 2 MiB on aligned to huge pages and on them
+/// where possible.
 ///
 /// # Errors
 /// `InvalidParam` for 0 bytes, `OutOfMemory`.

@@ -16,8 +16,8 @@ pub fn create() -> Result<OwnedFd, i32> {
 /// Makes it readable. One that is readable stays so.
 pub fn signal(fd: &OwnedFd) {
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: eight bytes of ours are read during the call. The only errors are a full counter, which is as
-    // readable as can be, and a descriptor of another kind, which `create` excludes.
+    // SAFETY: eight bytes of ours are read during the call. The only errors are a full counter,
+    // which is as readable as can be, and a descriptor of another kind, which `create` excludes.
     let _full = unsafe { libc::write(fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 

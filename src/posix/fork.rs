@@ -1,8 +1,9 @@
-//! Tells a forked child from its parent without a system call (R73): one page that the kernel wipes in the child.
+//! Tells a forked child from its parent without a system call (R73): one page that the kernel wipes
+//! in the child.
 //!
-//! `MADV_WIPEONFORK` works for `fork`, for a raw `clone` and for whatever else copies the address space, where
-//! `pthread_atfork` handlers would be bypassed. A child that shares the memory (`vfork`) is not told apart; it may
-//! only exec anyway.
+//! `MADV_WIPEONFORK` works for `fork`, for a raw `clone` and for whatever else copies the address
+//! space, where `pthread_atfork` handlers would be bypassed. A child that shares the memory
+//! (`vfork`) is not told apart; it may only exec anyway.
 
 use std::io::Error;
 use std::ptr::null_mut;
@@ -32,7 +33,8 @@ pub fn arm() -> Result<(), Error> {
         return Ok(());
     }
     let page = map_page()?;
-    // SAFETY: the page was just mapped writable and zeroed, is aligned for any type, and is never unmapped.
+    // SAFETY: the page was just mapped writable and zeroed, is aligned for any type, and is never
+    // unmapped.
     let flag: &'static AtomicU8 = unsafe { &*page };
     flag.store(ARMED, Ordering::Release);
     PAGE.store(page, Ordering::Release);
@@ -42,7 +44,8 @@ pub fn arm() -> Result<(), Error> {
 fn map_page() -> Result<*mut AtomicU8, Error> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that exists.
+    // SAFETY: a new anonymous mapping at an address that the kernel chooses touches nothing that
+    // exists.
     let page = unsafe { libc::mmap(null_mut(), PAGE_BYTES, access, flags, -1, 0) };
     if page == libc::MAP_FAILED {
         return Err(Error::last_os_error());
@@ -64,7 +67,8 @@ pub fn forked() -> bool {
     if page.is_null() {
         return false;
     }
-    // SAFETY: a page that was published stays mapped for the life of the process and of its children.
+    // SAFETY: a page that was published stays mapped for the life of the process and of its
+    // children.
     let flag = unsafe { &*page };
     flag.load(Ordering::Acquire) != ARMED
 }
@@ -96,7 +100,8 @@ mod tests {
         // SAFETY: the child calls nothing but `forked` and `_exit`.
         assert_eq!(status_of_child(unsafe { libc::fork() }), 1);
         let flags = libc::c_long::from(libc::SIGCHLD);
-        // SAFETY: a raw clone without shared memory and without a new stack is a fork; the child as above.
+        // SAFETY: a raw clone without shared memory and without a new stack is a fork; the child as
+        // above.
         let raw = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
         assert_eq!(status_of_child(libc::pid_t::try_from(raw).unwrap()), 1);
         assert!(!forked());

@@ -1,5 +1,5 @@
-//! Floor 1: system calls and nothing else. Every function names the step it failed at; EINTR is continued here.
-//! Nothing here decides, retries otherwise, or keeps state.
+//! Floor 1: system calls and nothing else. Every function names the step it failed at; EINTR is
+//! continued here. Nothing here decides, retries otherwise, or keeps state.
 
 pub mod affinity;
 pub mod aligned;

@@ -15,8 +15,8 @@ pub fn start_time(pid: u32) -> Option<u64> {
     parse_start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Field 22 of `/proc/<pid>/stat`. Field 2 is the command in parentheses and may contain anything, parentheses
-/// and spaces included, so fields are counted from the last `)`.
+/// Field 22 of `/proc/<pid>/stat`. Field 2 is the command in parentheses and may contain anything,
+/// parentheses and spaces included, so fields are counted from the last `)`.
 fn parse_start_time(stat: &str) -> Option<u64> {
     let (_, after_command) = stat.rsplit_once(')')?;
     after_command.split_ascii_whitespace().nth(19)?.parse().ok()
@@ -35,8 +35,8 @@ pub fn pid_namespace() -> Option<u64> {
     fs::metadata("/proc/self/ns/pid").ok().map(|info| info.ino())
 }
 
-/// Whether the process with this pid and start time may still run. "No" is certain, "yes" is not: where `/proc`
-/// hides the processes of others, the pid alone decides.
+/// Whether the process with this pid and start time may still run. "No" is certain, "yes" is not:
+/// where `/proc` hides the processes of others, the pid alone decides.
 #[must_use]
 pub fn alive(pid: u32, start: u64) -> bool {
     if let Some(found) = start_time(pid) {
@@ -45,8 +45,8 @@ pub fn alive(pid: u32, start: u64) -> bool {
     let Ok(raw) = libc::pid_t::try_from(pid) else {
         return false;
     };
-    // SAFETY: signal 0 only asks whether the process exists. A pid of 0 would ask about our own group: it is no
-    // process's, and the check comes first.
+    // SAFETY: signal 0 only asks whether the process exists. A pid of 0 would ask about our own
+    // group: it is no process's, and the check comes first.
     raw != 0 && (unsafe { libc::kill(raw, 0) } == 0 || nix::errno::Errno::last_raw() != libc::ESRCH)
 }
 

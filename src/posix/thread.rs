@@ -19,7 +19,8 @@ pub fn spawn(
 ) -> Result<JoinHandle<()>, Error> {
     let cut = name.get(..NAME_BYTES).unwrap_or(name);
     let builder = Builder::new().name(cut.to_owned()).stack_size(stack_bytes);
-    // A thread starts with its maker's mask: blocked before it exists, so that no signal finds it unblocked.
+    // A thread starts with its maker's mask: blocked before it exists, so that no signal finds it
+    // unblocked.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
     let made = builder.spawn(work);
     before.thread_set_mask()?;

@@ -1,5 +1,5 @@
-//! Ops that hang in the kernel: a FIFO hangs whoever opens it, and memory that the test has not filled in yet hangs
-//! whoever touches it.
+//! Ops that hang in the kernel: a FIFO hangs whoever opens it, and memory that the test has not
+//! filled in yet hangs whoever touches it.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

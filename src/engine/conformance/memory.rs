@@ -25,7 +25,8 @@ impl Host {
         Host::new(&[(0, bytes)])
     }
 
-    /// The same length in several shapes: aligned, at an odd address, in three segments, in three aligned ones.
+    /// The same length in several shapes: aligned, at an odd address, in three segments, in three
+    /// aligned ones.
     pub fn shapes(bytes: usize) -> Vec<Host> {
         let (third, page) = (bytes / 3, bytes / 3 / 4096 * 4096);
         let mut shapes = vec![

@@ -1,4 +1,5 @@
-//! What the cases stand on: a source that checks the contract, a supervisor, and a directory of one's own.
+//! What the cases stand on: a source that checks the contract, a supervisor, and a directory of
+//! one's own.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::CString;
@@ -113,6 +114,8 @@ impl Source for Queue {
     }
 }
 
+type Maker<'a> = &'a mut dyn FnMut(EngineParams, Arc<dyn Source>) -> Arc<dyn Engine>;
+
 /// An engine with its source and a supervisor that makes its threads.
 pub struct Rig {
     pub queue: Arc<Queue>,
@@ -136,6 +139,11 @@ pub const USUAL: Limits = Limits { transfers: 4, metadata: 2, buffer_bytes: 64 <
 
 impl Rig {
     pub fn new(make: Make, limits: Limits) -> Rig {
+        Rig::of(&mut |params, source| make(params, source), limits)
+    }
+
+    /// A rig around whatever engine `make` makes.
+    pub fn of(make: Maker<'_>, limits: Limits) -> Rig {
         static NEXT: AtomicUsize = AtomicUsize::new(10);
         let index = NEXT.fetch_add(1, Ordering::Relaxed);
         let (bell, heard) = channel();

@@ -1,6 +1,10 @@
-//! Who works, who idles and what may be started: the counts of one pool, and the decisions made from them.
+//! Who works, who idles and what may be started: the counts of one pool, and the decisions made
+//! from them.
 //!
-//! Pure bookkeeping under the pool's lock: no thread, no clock, no system call. Owned by [`super::Pool`].
+//! Pure bookkeeping under the pool's lock: no thread, no clock, no system call. Owned by
+//! [`super::Pool`].
+
+mod threads;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -92,12 +96,14 @@ pub(super) struct Roster {
     waiting: usize,
     /// Counts wakes, so that a worker which found nothing sees that it must look again.
     wakes: u64,
-    /// Workers that are on their way to a pull that they have not begun: they will see what waits now.
+    /// Workers that are on their way to a pull that they have not begun: they will see what waits
+    /// now.
     seeking: usize,
-    /// Workers between the source and the roster: their op is not on record yet. They look again if a wake came
-    /// meanwhile, so they too are on their way.
+    /// Workers between the source and the roster: their op is not on record yet. They look again if
+    /// a wake came meanwhile, so they too are on their way.
     pulling: usize,
-    /// A wake counted on a worker that was pulling; should that one come back with an op, another must look.
+    /// A wake counted on a worker that was pulling; should that one come back with an op, another
+    /// must look.
     owed: bool,
     /// Ops that were abandoned before they were on record.
     early: Vec<Tag>,
@@ -170,8 +176,9 @@ impl Roster {
         self.rouse(available, true)
     }
 
-    /// Wakes or asks for as many workers as there is work that nobody is on his way to. Where only metadata could
-    /// be started and nobody knows whether any waits, one scout looks, if `scout` allows it.
+    /// Wakes or asks for as many workers as there is work that nobody is on his way to. Where only
+    /// metadata could be started and nobody knows whether any waits, one scout looks, if `scout`
+    /// allows it.
     pub(super) fn rouse(&mut self, available: bool, scout: bool) -> Calls {
         let mut calls = Calls::default();
         if self.stopping {
@@ -212,7 +219,8 @@ impl Roster {
         Some(Claim { transfer, metadata, wakes: self.wakes })
     }
 
-    /// The pull gave `op`, or nothing. `buffer`: the worker had one to pull with; `available`: there is another.
+    /// The pull gave `op`, or nothing. `buffer`: the worker had one to pull with; `available`:
+    /// there is another.
     pub(super) fn settle(
         &mut self,
         parker: &Arc<Parker>,
@@ -278,14 +286,14 @@ impl Roster {
         Next::Park
     }
 
-    /// The worker's op has ended and is about to be reported: the worker is on its way to the next one, which may
-    /// come out of the report itself.
+    /// The worker's op has ended and is about to be reported: the worker is on its way to the next
+    /// one, which may come out of the report itself.
     pub(super) fn reporting(&mut self) {
         self.seeking += 1;
     }
 
-    /// The op was reported: its place is free. Not before, so that the source never sees more in flight than the
-    /// limit.
+    /// The op was reported: its place is free. Not before, so that the source never sees more in
+    /// flight than the limit.
     pub(super) fn finished(&mut self, number: usize, available: bool) -> (After, Calls) {
         let Some(member) = self.member(number) else { return (After::Leave, Calls::default()) };
         let running = member.running.take();
@@ -335,84 +343,6 @@ impl Roster {
             }
         }
         false
-    }
-
-    /// A parked worker's idle time is over. `false`: somebody woke it first.
-    pub(super) fn retire(&mut self, parker: &Arc<Parker>) -> bool {
-        match self.idle.iter().position(|other| Arc::ptr_eq(other, parker)) {
-            Some(at) => {
-                self.idle.remove(at);
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// The supervisor makes one of the threads that were asked for, if one is still needed: its number.
-    pub(super) fn begin_making(&mut self) -> Option<usize> {
-        let needed = self.asked.min(self.waiting.saturating_sub(self.seeking)).min(self.room());
-        if needed == 0 || self.stopping {
-            self.asked = 0;
-            return None;
-        }
-        self.asked = needed - 1;
-        self.seeking += 1;
-        self.threads += 1;
-        self.making += 1;
-        let number = self.members.iter().position(Option::is_none).unwrap_or(self.members.len());
-        if number == self.members.len() {
-            self.members.push(None);
-        }
-        self.members[number] = Some(Member::default());
-        Some(number)
-    }
-
-    /// The thread is there, or could not be made.
-    pub(super) fn end_making(&mut self, number: usize, handle: Option<JoinHandle<()>>) {
-        self.making -= 1;
-        let Some(handle) = handle else {
-            self.members[number] = None;
-            self.threads -= 1;
-            self.seeking -= 1;
-            self.asked += 1;
-            return;
-        };
-        match self.member(number) {
-            Some(member) if !member.left => member.handle = Some(handle),
-            _ => {
-                self.ended.push(handle);
-                self.members[number] = None;
-            }
-        }
-    }
-
-    /// The worker ends now. Gives the handles of those that ended before.
-    pub(super) fn leave(&mut self, number: usize) -> Vec<JoinHandle<()>> {
-        self.threads -= 1;
-        let before = std::mem::take(&mut self.ended);
-        let handle = self.member(number).and_then(|member| {
-            member.left = true;
-            member.handle.take()
-        });
-        // Without a handle its maker is about to bring one, and needs the entry to see that it has left.
-        if let Some(handle) = handle {
-            self.ended.push(handle);
-            self.members[number] = None;
-        }
-        before
-    }
-
-    /// Handles to join.
-    pub(super) fn take_ended(&mut self) -> Vec<JoinHandle<()>> {
-        std::mem::take(&mut self.ended)
-    }
-
-    /// Nothing is pulled any more; gives the parked workers, which are to end.
-    pub(super) fn stop(&mut self) -> Vec<Arc<Parker>> {
-        self.stopping = true;
-        self.asked = 0;
-        self.seeking += self.idle.len();
-        std::mem::take(&mut self.idle)
     }
 
     fn member(&mut self, number: usize) -> Option<&mut Member> {

@@ -1,6 +1,6 @@
-//! Waiting out a local shortage: the process has no descriptor or memory to spare, which says nothing about the
-//! storage (R22). The wait ends when a worker of this lane releases a descriptor, or after a short time, since
-//! others may have released one.
+//! Waiting out a local shortage: the process has no descriptor or memory to spare, which says
+//! nothing about the storage (R22). The wait ends when a worker of this lane releases a descriptor,
+//! or after a short time, since others may have released one.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,11 +1,13 @@
-//! The arithmetic of pieces: which bytes of a file one call moves, and how alignment widens or forbids it (R33).
-//! Pure: no file, no memory.
+//! The arithmetic of pieces: which bytes of a file one call moves, and how alignment widens or
+//! forbids it (R33). Pure: no file, no memory.
 
 /// The alignment assumed where the file does not tell, and the one that needs no asking.
 pub(super) const ALIGN_BYTES: u64 = 4096;
-/// The most bytes of one buffered call: a piece that stays in the CPU's cache between the kernel's copy and ours.
+/// The most bytes of one buffered call: a piece that stays in the CPU's cache between the kernel's
+/// copy and ours.
 pub(super) const CACHED_PIECE_BYTES: usize = 256 << 10;
-/// The most bytes of one call on the caller's memory; the kernel moves less than 2 GiB at once (R34).
+/// The most bytes of one call on the caller's memory; the kernel moves less than 2 GiB at once
+/// (R34).
 pub(super) const BORROWED_PIECE_BYTES: usize = 1 << 30;
 
 /// One piece of a transfer, within the aligned range of the file that one call moves.
@@ -31,8 +33,9 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// The piece that starts at `at` of the transfer, with calls of at most `call_bytes` that start and end at
-    /// multiples of `align` in the file. `None`: no call of that size is aligned, or the range is absurd.
+    /// The piece that starts at `at` of the transfer, with calls of at most `call_bytes` that start
+    /// and end at multiples of `align` in the file. `None`: no call of that size is aligned, or the
+    /// range is absurd.
     pub(super) fn piece(&self, at: u64, call_bytes: usize, align: u64) -> Option<Piece> {
         let align = align.max(1);
         let call_bytes = call_bytes as u64 / align * align;
@@ -57,9 +60,10 @@ impl Range {
         self.offset.is_multiple_of(align) && self.bytes.is_multiple_of(align)
     }
 
-    /// How many bytes of a *write* may go directly into a file of `file_bytes`; the rest is the file's tail and
-    /// goes through the page cache. `None`: the range shares a sector, or a page of the cache, with bytes that
-    /// are not its own, and no way of writing it is safe (R33: the store never asks that).
+    /// How many bytes of a *write* may go directly into a file of `file_bytes`; the rest is the
+    /// file's tail and goes through the page cache. `None`: the range shares a sector, or a page of
+    /// the cache, with bytes that are not its own, and no way of writing it is safe (R33: the store
+    /// never asks that).
     pub(super) fn direct_part(&self, file_bytes: u64, align: u64) -> Option<u64> {
         if self.aligned(align) {
             return Some(self.bytes);

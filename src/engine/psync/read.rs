@@ -1,7 +1,7 @@
 //! A read: open, ask the size, read in pieces, close.
 //!
-//! A piece lands in the lane's memory and is copied to the caller's while the worker is inside the gate (R30), or
-//! lands there at once where the memory is borrowed and aligned (R32, R33).
+//! A piece lands in the lane's memory and is copied to the caller's while the worker is inside the
+//! gate (R30), or lands there at once where the memory is borrowed and aligned (R32, R33).
 
 use std::os::fd::OwnedFd;
 
@@ -229,8 +229,9 @@ fn wrong_size(transfer: &Transfer, found: Option<u64>) -> Failure {
     Failure { step: Step::Verify, cause: Cause::WrongSize { found, expected } }
 }
 
-/// Opening failed. Where the name is no regular file some refusals say no more than that, and the storage is
-/// well: a directory refuses `O_DIRECT`, a link is not followed, a socket has nobody behind it.
+/// Opening failed. Where the name is no regular file some refusals say no more than that, and the
+/// storage is well: a directory refuses `O_DIRECT`, a link is not followed, a socket has nobody
+/// behind it.
 fn no_file(transfer: &Transfer, failure: Failure) -> Failure {
     match failure.os() {
         Some(libc::EINVAL | libc::ELOOP | libc::ENXIO) => match file::stat(&transfer.path) {

@@ -1,9 +1,10 @@
 //! A write: open or create, reserve, write in pieces, sync, close.
 //!
-//! A direct write needs a range that is aligned. The one exception is the tail of a file whose length is no
-//! multiple of the alignment: its last page goes through the page cache, by a second descriptor, and is synced.
-//! That is safe because nobody else owns a byte of that page. Any other unaligned direct write is EINVAL: it would
-//! rewrite bytes of a neighbour (R33), and the store asks for buffered and synced writes there.
+//! A direct write needs a range that is aligned. The one exception is the tail of a file whose
+//! length is no multiple of the alignment: its last page goes through the page cache, by a second
+//! descriptor, and is synced. That is safe because nobody else owns a byte of that page. Any other
+//! unaligned direct write is EINVAL: it would rewrite bytes of a neighbour (R33), and the store
+//! asks for buffered and synced writes there.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -52,7 +53,8 @@ impl Job<'_> {
         Ok(Done::Written { durable: transfer.direct || transfer.sync })
     }
 
-    /// Asks for space up front. A refusal is ignored; a file system that cannot do it is not asked again.
+    /// Asks for space up front. A refusal is ignored; a file system that cannot do it is not asked
+    /// again.
     fn reserve(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
         if self.lane.no_reserve.load(Ordering::Relaxed) {
             return Ok(());
@@ -92,8 +94,8 @@ impl Job<'_> {
         closed.map_err(|errno| Failure::errno(Step::Close, errno))
     }
 
-    /// How many bytes go through the first descriptor, and the alignment of its calls. The file is asked only
-    /// where the usual alignment does not do.
+    /// How many bytes go through the first descriptor, and the alignment of its calls. The file is
+    /// asked only where the usual alignment does not do.
     fn direct_part(
         &self,
         transfer: &Transfer,
@@ -204,7 +206,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// A call wrote `got` of `asked` bytes. Nothing, or twice running less than one step, is no progress.
+    /// A call wrote `got` of `asked` bytes. Nothing, or twice running less than one step, is no
+    /// progress.
     fn add(&mut self, got: usize, asked: usize, align: u64) -> Result<(), Failure> {
         let counted = if got >= asked { asked } else { aligned_part(got, align) };
         if got == 0 || (counted == 0 && self.stuck) {
