@@ -114,7 +114,9 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
         unfinished: unfinished.clone(),
         breaker: OnceLock::new(),
     };
-    let threads = start(&config, &me, &shared, &clock, executor, unfinished, &cores, lease)?;
+    let roots = report.backends.iter().map(|found| Some(found.as_ref().ok()?.root)).collect();
+    let link = Arc::new(Link::new(&config, &me, &shared, roots));
+    let threads = start(&config, &shared, link, executor, unfinished, &cores, lease)?;
     if let Some(breaker) = &threads.breaker
         && facts.breaker.set(Arc::clone(breaker)).is_err()
     {
@@ -293,17 +295,16 @@ fn share(config: &Config, me: &Writer, report: &StartupReport, clock: &Clock) ->
     shared
 }
 
-#[expect(clippy::too_many_arguments, reason = "everything that open has made so far")]
 fn start(
     config: &Config,
-    me: &Writer,
     shared: &Arc<Shared>,
-    clock: &Clock,
+    link: Arc<Link>,
     executor: Executor,
     unfinished: Unfinished,
     cores: &Cores,
     lease: log::Lease,
 ) -> Result<Threads, Error> {
+    let clock = &shared.clock;
     let rule = Rule { window: config.health.window, threshold: config.health.threshold };
     let alarm = Arc::clone(&shared.alarm);
     let supervisor = Supervisor::start(alarm, Arc::downgrade(shared), cores.store.clone())
@@ -315,7 +316,6 @@ fn start(
         clock: clock.clone(),
         unfinished,
     };
-    let link = Arc::new(Link::new(config, me, shared));
     let monitor = match Monitor::start(params, executor, Arc::clone(&link) as _) {
         Ok(monitor) => Arc::new(monitor),
         Err(error) => {

@@ -1,7 +1,7 @@
 //! How the health threads see the store: what is excluded, how it is probed, and where an outcome goes (R50–R53,
 //! R60).
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::core::{Core, Effects};
@@ -16,13 +16,17 @@ use crate::health::class::Operation;
 use crate::health::marker::Uuid;
 use crate::health::probe::{self, Expect, ProbeParams, Probed};
 use crate::health::recovery::{ProbeResult, Recovery};
+use crate::health::startup::{RootId, StartupParams};
 use crate::health::state::{Blame, Outcome};
+use crate::health::storage::{Remade, remake_marker};
 use crate::log::{self, Level};
 
 /// See the module's text. Holds the store weakly: a probe that hangs keeps nothing alive.
 pub struct Link {
     shared: Weak<Shared>,
-    roots: Vec<String>,
+    startup: StartupParams,
+    /// Which directory each root was at open; `None`: it did not pass then.
+    roots_at_open: Vec<Option<RootId>>,
     digits: usize,
     writer: String,
     direct: bool,
@@ -35,10 +39,17 @@ pub struct Link {
 impl Link {
     /// The link of a store.
     #[must_use]
-    pub fn new(config: &Config, me: &Writer, shared: &Arc<Shared>) -> Link {
+    pub fn new(
+        config: &Config,
+        me: &Writer,
+        shared: &Arc<Shared>,
+        roots_at_open: Vec<Option<RootId>>,
+    ) -> Link {
+        let never = Arc::new(AtomicBool::new(false));
         Link {
             shared: Arc::downgrade(shared),
-            roots: config.backends.clone(),
+            startup: StartupParams::new(config, me.word(), never),
+            roots_at_open,
             digits: config.data_dir_shard_bytes,
             writer: me.word(),
             direct: config.io_direct,
@@ -52,7 +63,7 @@ impl Link {
     fn params(&self, backend: usize, facts: (Option<Uuid>, bool)) -> Result<ProbeParams, Failure> {
         let (storage, direct) = facts;
         Ok(ProbeParams {
-            root: self.roots[backend].clone(),
+            root: self.startup.roots[backend].clone(),
             directory: probe::any_directory(self.digits)?,
             expect: storage.map_or(Expect::Any, Expect::Storage),
             data_dir_shard_bytes: self.digits,
@@ -61,6 +72,28 @@ impl Link {
             dir_mode: self.dir_mode,
             file_mode: self.file_mode,
         })
+    }
+}
+
+impl Link {
+    /// A marker that is gone everywhere, while the mounts are what they were at open, was wiped with the
+    /// storage: it is made again, so that the store goes on with an empty storage (R8).
+    fn wiped(&self, storage: Uuid) -> bool {
+        match remake_marker(&self.startup, &self.roots_at_open, storage) {
+            Ok(Remade::Made) => {
+                let text = "the storage was wiped: its marker is gone from every path while the mounts \
+                            are as at open; made again";
+                log::emit(Level::Warn, "KV2005", text);
+                true
+            }
+            Ok(Remade::NotWiped(_)) => false,
+            Err(failed) => {
+                let text =
+                    format!("the storage was wiped, and its marker cannot be made: {failed:?}");
+                log::emit(Level::Error, "KV2006", &text);
+                false
+            }
+        }
     }
 }
 
@@ -83,6 +116,13 @@ impl Recovery for Link {
         let refused = result.as_ref().err().is_some_and(|failed| failed.direct_refused);
         if refused && self.fallback {
             result = probe::probe(&self.params(backend, (storage, false))?);
+        }
+        let unmarked = result
+            .as_ref()
+            .err()
+            .is_some_and(|failed| matches!(failed.failure.cause, Cause::NotTheStorage(_)));
+        if unmarked && storage.is_some_and(|storage| self.wiped(storage)) {
+            result = probe::probe(&self.params(backend, (storage, direct))?);
         }
         probe::judge_recovery(result, self.scope).map_err(|failed| failed.failure)
     }
