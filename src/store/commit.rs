@@ -1,277 +1,252 @@
-//! Blocks in progress: which shards of which generation are written, and when a block may be committed (R5,
-//! R41, R42). Pure; one table per store, owned by the core.
+//! Commits: how a written generation becomes a block, step by step and backend by backend (R40–R43).
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-
-use super::chain::{ChainId, Shards, Waiter};
+use super::attempt::Attempt;
+use super::blocks::Shard;
+use super::chain::{Chain, ChainId, Place, Shards, Waiter, Work};
+use super::core::Core;
+use super::effects::Effects;
+use super::step::{Step, Then, Verdict};
 use super::types::BlockId;
 use crate::clock::Time;
-use crate::config::CommitPolicy;
+use crate::config::CommitSync;
+use crate::engine::{Done, Outcome};
+use crate::error::{self, Error, Failure, Status};
 
-/// Most blocks in progress; a dump of a further one gets RETRY (R46).
-pub const MAX_UNFINISHED_BLOCKS: usize = 65_536;
+impl Core {
+    /// Starts the commit of a generation.
+    pub(super) fn begin_commit(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        waiters: Vec<Waiter>,
+        rewrite: Option<(Shards, u64)>,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
+        let rewrite = rewrite.map(|(shards, _)| shards);
+        let work = Work::Commit { generation, waiters, rewrite, detour: None };
+        let id = self.add_chain(work, block);
+        if let Some(chain) = self.chains.get_mut(&id) {
+            chain.tried = tried;
+        }
+        if let Some(progress) = self.blocks.live(&block, generation) {
+            progress.commit = Some(id);
+        }
+        self.route(id, now, fx);
+    }
 
-/// How safe written bytes are from the point of view of another path to the storage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// In this client's page cache of one path.
-    Cached,
-    /// Handed to the storage past the cache.
-    Direct,
-    /// Synced through the path that wrote it.
-    Synced,
-}
-
-/// One shard of a generation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shard {
-    /// Never tried.
-    Missing,
-    /// This chain writes it.
-    InFlight(ChainId),
-    /// A chain failed to write it.
-    Failed,
-    /// Written.
-    Written {
-        /// Through which backend.
+    /// Before a commit through `lane`, shards that only the cache of another path may hold are written again
+    /// (where one task has the whole block) or synced through that path (R42). Says whether this took over.
+    pub(super) fn takes_detour(
+        &mut self,
+        id: ChainId,
         lane: usize,
-        /// How safe it is.
-        level: Level,
-    },
-}
-
-/// Whether the temporary exists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Creation {
-    /// Nobody has begun to create it.
-    Absent,
-    /// This chain creates it; others wait.
-    By(ChainId),
-    /// It exists.
-    Done,
-}
-
-/// One block in progress.
-#[derive(Debug)]
-pub struct Progress {
-    /// Its generation.
-    pub generation: u64,
-    /// Its temporary.
-    pub creation: Creation,
-    /// Its shards.
-    pub shards: Vec<Shard>,
-    /// Chains that wait for the temporary.
-    pub parked: Vec<ChainId>,
-    /// Shards that other tasks want to write and that are in flight already, with their memory (R42).
-    pub behind: Vec<(u32, Shards)>,
-    /// The commit that runs.
-    pub commit: Option<ChainId>,
-    /// When it last changed; its age counts from here (R46).
-    pub touched: Time,
-}
-
-impl Progress {
-    fn new(generation: u64, shards: usize, now: Time) -> Progress {
-        Progress {
-            generation,
-            creation: Creation::Absent,
-            shards: vec![Shard::Missing; shards],
-            parked: Vec::new(),
-            behind: Vec::new(),
-            commit: None,
-            touched: now,
-        }
-    }
-
-    /// Every shard is written.
-    #[must_use]
-    pub fn complete(&self) -> bool {
-        self.shards.iter().all(|shard| matches!(shard, Shard::Written { .. }))
-    }
-
-    /// Whether it may be committed now (R41).
-    #[must_use]
-    pub fn ready(&self, policy: CommitPolicy) -> bool {
-        match policy {
-            CommitPolicy::AllShards => self.complete(),
-            CommitPolicy::LastShard => {
-                matches!(self.shards.last(), Some(Shard::Written { .. }))
-                    && !self
-                        .shards
-                        .iter()
-                        .any(|shard| matches!(shard, Shard::InFlight(_) | Shard::Failed))
-            }
-            CommitPolicy::Explicit => false,
-        }
-    }
-
-    /// Indexes that are not written.
-    #[must_use]
-    pub fn missing(&self) -> Vec<u32> {
-        (0..)
-            .zip(&self.shards)
-            .filter(|(_, shard)| !matches!(shard, Shard::Written { .. }))
-            .map(|(index, _)| index)
-            .collect()
-    }
-
-    /// A backend other than `lane` through which shards were written that only its own cache may hold: they do not
-    /// count for a commit through `lane` (R42).
-    #[must_use]
-    pub fn cached_elsewhere(&self, lane: usize) -> Option<usize> {
-        self.shards.iter().find_map(|shard| match shard {
-            Shard::Written { lane: other, level: Level::Cached } if *other != lane => Some(*other),
-            _ => None,
-        })
-    }
-
-    /// Whether every written shard is synced.
-    #[must_use]
-    pub fn synced(&self) -> bool {
-        self.shards.iter().all(|shard| match shard {
-            Shard::Written { level, .. } => *level == Level::Synced,
-            _ => true,
-        })
-    }
-
-    /// Notes that the temporary was synced through `lane`.
-    pub fn set_synced(&mut self, lane: usize) {
-        for shard in &mut self.shards {
-            if let Shard::Written { lane: through, level } = shard
-                && *through == lane
-            {
-                *level = Level::Synced;
-            }
-        }
-    }
-
-    /// Marks the shards from `first` on.
-    pub fn mark(&mut self, first: u32, count: usize, state: Shard) {
-        for shard in self.shards.iter_mut().skip(first as usize).take(count) {
-            *shard = state;
-        }
-    }
-
-    /// Shards that only the cache of `lane` holds are lost to a commit through another path.
-    pub fn lose(&mut self, lane: usize) {
-        for shard in &mut self.shards {
-            if matches!(shard, Shard::Written { lane: l, level: Level::Cached } if *l == lane) {
-                *shard = Shard::Failed;
-            }
-        }
-    }
-
-    /// Takes those who wait behind the shards from `first` on.
-    pub fn take_behind(&mut self, first: u32, count: usize) -> Vec<(u32, Shards)> {
-        let range = first..first.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
-        let (taken, kept) =
-            std::mem::take(&mut self.behind).into_iter().partition(|(at, _)| range.contains(at));
-        self.behind = kept;
-        taken
-    }
-}
-
-/// All blocks in progress of one store.
-#[derive(Debug)]
-pub struct Blocks {
-    table: HashMap<BlockId, Progress>,
-    shards: usize,
-    last_generation: u64,
-}
-
-impl Blocks {
-    /// An empty table for blocks of `shards` shards.
-    #[must_use]
-    pub fn new(shards: usize) -> Blocks {
-        Blocks { table: HashMap::new(), shards, last_generation: 0 }
-    }
-
-    /// How many are in progress.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    /// The generation that the next new block gets.
-    #[cfg(test)]
-    #[must_use]
-    pub fn next_generation(&self) -> u64 {
-        self.last_generation + 1
-    }
-
-    /// The block in progress, begun now with a generation that was never used before if there is none.
-    pub fn begin(&mut self, id: BlockId, now: Time) -> &mut Progress {
-        match self.table.entry(id) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                self.last_generation += 1;
-                entry.insert(Progress::new(self.last_generation, self.shards, now))
-            }
-        }
-    }
-
-    /// The block in progress.
-    #[must_use]
-    pub fn get(&self, id: &BlockId) -> Option<&Progress> {
-        self.table.get(id)
-    }
-
-    /// The block in progress, if `generation` is its present one.
-    pub fn live(&mut self, id: &BlockId, generation: u64) -> Option<&mut Progress> {
-        self.table.get_mut(id).filter(|progress| progress.generation == generation)
-    }
-
-    /// Ends a generation: committed, closed or dropped. It is never used again.
-    pub fn end(&mut self, id: &BlockId, generation: u64) -> Option<Progress> {
-        self.live(id, generation)?;
-        self.table.remove(id)
-    }
-
-    /// All ids in progress, with their generations.
-    #[must_use]
-    pub fn all(&self) -> Vec<(BlockId, u64)> {
-        self.table.iter().map(|(id, progress)| (*id, progress.generation)).collect()
-    }
-
-    /// Blocks that nothing has happened to since `since` and that nothing runs for.
-    #[must_use]
-    pub fn idle_since(&self, since: Time) -> Vec<(BlockId, u64)> {
-        let idle = |progress: &Progress| {
-            progress.touched <= since
-                && progress.commit.is_none()
-                && !progress.shards.iter().any(|shard| matches!(shard, Shard::InFlight(_)))
+        now: Time,
+        fx: &mut Effects,
+    ) -> bool {
+        let Some(chain) = self.chains.get_mut(&id) else { return false };
+        let block = chain.block;
+        let Work::Commit { generation, rewrite, detour, .. } = &mut chain.work else {
+            return false;
         };
-        let found = self.table.iter().filter(|(_, progress)| idle(progress));
-        found.map(|(id, progress)| (*id, progress.generation)).collect()
-    }
-
-    /// Takes everything of one task that waits behind shards in flight.
-    pub fn take_behind_of(&mut self, task: u64) -> Vec<Shards> {
-        let mut taken = Vec::new();
-        for progress in self.table.values_mut() {
-            let mine = progress.behind.extract_if(.., |(_, shards)| shards.task == task);
-            taken.extend(mine.map(|(_, shards)| shards));
+        if detour.is_none() {
+            let progress = self.blocks.live(&block, *generation);
+            let Some(other) = progress.and_then(|progress| progress.cached_elsewhere(lane)) else {
+                return false;
+            };
+            if let Some(shards) = rewrite.take() {
+                self.write_again(id, shards, now, fx);
+                return true;
+            }
+            *detour = Some(other);
         }
-        taken
+        // Even an excluded path may still sync what it holds: that is its only way out.
+        let Some(through) = *detour else { return false };
+        chain.place = Place::Queued(through);
+        let class = chain.work.class();
+        self.lanes[through].push(class, id);
+        fx.wake_one(through);
+        true
     }
 
-    /// Blocks that are old but busy count as touched now, so that nobody looks again at once.
-    pub fn touch_busy(&mut self, since: Time, now: Time) {
-        for progress in self.table.values_mut().filter(|progress| progress.touched <= since) {
-            progress.touched = now;
+    /// The sync through the old backend failed: what only it holds is lost. Says whether there was such a sync.
+    pub(super) fn detour_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
+        let Some(chain) = self.chains.get_mut(&id) else { return false };
+        let Work::Commit { detour, .. } = &mut chain.work else { return false };
+        let Some(lane) = detour.take() else { return false };
+        self.cached_lost(id, lane, now, fx);
+        true
+    }
+
+    /// The sync through the old backend is done: on with the commit.
+    pub(super) fn detour_done(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        if let Some(chain) = self.chains.get_mut(&id)
+            && let Work::Commit { detour, .. } = &mut chain.work
+        {
+            *detour = None;
+        }
+        self.route(id, now, fx);
+    }
+
+    fn cached_lost(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get(&id) else { return };
+        let block = chain.block;
+        if let Work::Commit { generation, .. } = chain.work
+            && let Some(progress) = self.blocks.live(&block, generation)
+        {
+            progress.lose(lane);
+        }
+        let why = chain.last.as_ref().map_or_else(String::new, |last| {
+            format!(": {}", self.failure_text(last.lane, &last.failure))
+        });
+        let error = Error::new(
+            Status::OsError,
+            format!("commit of block {block}: shards are only in the cache of a lost path{why}"),
+        );
+        self.end(id, Err(error), now, fx);
+    }
+
+    /// A commit becomes a dump again, through the next backend.
+    fn write_again(&mut self, id: ChainId, shards: Shards, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        let Work::Commit { generation, .. } = chain.work else { return };
+        let block = chain.block;
+        let (first, count) = (shards.first, shards.count());
+        let task = shards.task;
+        // The dumping task owns the dump again; whoever else waits goes along.
+        let mut also = Vec::new();
+        if let Work::Commit { waiters, .. } = &mut chain.work {
+            also = std::mem::take(waiters);
+        }
+        also.retain(|w| !matches!(w, Waiter::Task { task: other, .. } if *other == task));
+        chain.work = Work::Dump { shards, generation, create: false, also };
+        if let Some(progress) = self.blocks.live(&block, generation) {
+            progress.commit = None;
+            progress.mark(first, count, Shard::InFlight(id));
+        }
+        self.route(id, now, fx);
+    }
+
+    /// A commit has ended.
+    pub(super) fn commit_ended(
+        &mut self,
+        (block, generation): (BlockId, u64),
+        waiters: Vec<Waiter>,
+        result: &Result<(), Error>,
+        vanished: bool,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        match result {
+            Ok(()) => {
+                self.stats.committed_blocks += 1;
+                if let Some(progress) = self.blocks.end(&block, generation) {
+                    for (_, shards) in progress.behind {
+                        self.end_positions(shards.task, &shards.positions, &Ok(()), fx);
+                    }
+                }
+            }
+            Err(_) if vanished => self.end_generation(block, generation, now, fx),
+            Err(_) => {
+                if let Some(progress) = self.blocks.live(&block, generation) {
+                    progress.commit = None;
+                    progress.touched = now;
+                }
+            }
+        }
+        self.tell(waiters, result, fx);
+    }
+
+    /// What the outcome of a commit's present step means.
+    pub(super) fn commit_verdict(
+        &mut self,
+        attempt: &Attempt,
+        id: ChainId,
+        outcome: Outcome,
+        now: Time,
+    ) -> Verdict {
+        let lane = attempt.lane;
+        let Some(Chain { work: Work::Commit { detour, generation, .. }, block, .. }) =
+            self.chains.get_mut(&id)
+        else {
+            return Verdict::NotFound;
+        };
+        let (detour, generation, block) = (*detour, *generation, *block);
+        let replace = !self.lanes[lane].no_replace;
+        match (&attempt.step, outcome) {
+            (Step::SyncTemporary, Ok(_)) => {
+                if let Some(progress) = self.blocks.live(&block, generation) {
+                    progress.set_synced(lane);
+                }
+                if detour.is_some() {
+                    return Verdict::Success(Done::Unit);
+                }
+                Verdict::Next(Step::Rename { replace })
+            }
+            (Step::Rename { .. }, Ok(_)) => self.renamed(),
+            (Step::DropTemporary, Ok(_)) => Verdict::Success(Done::Unit),
+            (Step::DropTemporary, Err(failure)) if failure.os() == Some(libc::ENOENT) => {
+                Verdict::Success(Done::Unit)
+            }
+            (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
+                let whole = info.bytes == self.rules.shape.map(|shape| shape.block_bytes);
+                match (taken, whole) {
+                    (true, true) => Verdict::Next(Step::DropTemporary),
+                    // A file of another size is in the way: replaced (R40).
+                    (true, false) => Verdict::Next(Step::Rename { replace: true }),
+                    // The rename was done before, through this path or another (R42).
+                    (false, true) => Verdict::Success(Done::Unit),
+                    (false, false) => self.vanished(),
+                }
+            }
+            (Step::StatFinal { taken: true }, Err(f)) if f.os() == Some(libc::ENOENT) => {
+                Verdict::Next(Step::Rename { replace: true })
+            }
+            (Step::StatFinal { taken: false }, Err(f)) if f.os() == Some(libc::ENOENT) => {
+                self.vanished()
+            }
+            (Step::SyncDir, Ok(_)) => Verdict::Success(Done::Unit),
+            (_, Ok(done)) => Verdict::Success(done),
+            (step, Err(failure)) => {
+                let step = step.clone();
+                self.commit_failed(lane, &step, failure, now)
+            }
         }
     }
 
-    /// When the oldest block last changed.
-    #[must_use]
-    pub fn oldest(&self) -> Option<Time> {
-        self.table.values().map(|progress| progress.touched).min()
+    fn renamed(&self) -> Verdict {
+        match self.rules.commit_sync {
+            CommitSync::Full => Verdict::Next(Step::SyncDir),
+            CommitSync::None | CommitSync::Data => Verdict::Success(Done::Unit),
+        }
     }
-}
 
-/// The waiter for the positions of these shards.
-#[must_use]
-pub fn waiter(shards: &Shards) -> Waiter {
-    Waiter::Task { task: shards.task, positions: shards.positions.clone() }
+    fn vanished(&self) -> Verdict {
+        let failure = Failure::errno(error::Step::Rename, libc::ENOENT);
+        if self.rules.verify_mount {
+            return Verdict::Next(Step::Marker(Then::Vanished(failure)));
+        }
+        Verdict::Vanished(failure)
+    }
+
+    fn commit_failed(&mut self, lane: usize, step: &Step, failure: Failure, _now: Time) -> Verdict {
+        let missing = failure.os() == Some(libc::ENOENT);
+        match step {
+            Step::Rename { replace: false } => match failure.os() {
+                Some(libc::EEXIST) => Verdict::Next(Step::StatFinal { taken: true }),
+                Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+                    // The file system cannot tell: the plain form from now on (R22, "unsupported").
+                    self.lanes[lane].no_replace = false;
+                    Verdict::Next(Step::Rename { replace: true })
+                }
+                _ if missing => Verdict::Next(Step::StatFinal { taken: false }),
+                _ => Verdict::Fail(failure),
+            },
+            Step::Rename { replace: true } | Step::SyncTemporary if missing => {
+                Verdict::Next(Step::StatFinal { taken: false })
+            }
+            _ => Verdict::Fail(failure),
+        }
+    }
 }

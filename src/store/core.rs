@@ -9,154 +9,26 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use super::attempt::Attempt;
 use super::backend::{LaneState, PathFacts, Slots};
+use super::blocks::Blocks;
 use super::call::Calls;
 use super::chain::{Chain, ChainId, Class, Place, Work};
-use super::commit::Blocks;
+use super::effects::Effects;
 use super::layout::Layout;
-use super::step::Step;
-use super::task::{Cell, Tasks};
+use super::rules::Rules;
+use super::task::Tasks;
 use super::types::BlockId;
 use crate::clock::{Clock, Time};
-use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
+use crate::config::FailureScope;
 use crate::engine::{Gate, Op, Outcome, Tag, Want};
-use crate::error::{Error, Failure};
+use crate::error::Failure;
 use crate::health::class::Operation;
-use crate::health::state::{BackendHealth, Blame, Epoch, HealthParams};
+use crate::health::state::{BackendHealth, Blame, HealthParams};
 use crate::health::table::HealthTable;
 use crate::health::window::Rule;
-use crate::log::Level;
 use crate::stats::Snapshot;
-
-/// What the core was configured with. Never changes.
-#[derive(Debug, Clone)]
-pub struct Rules {
-    /// Sizes; `None`: lookups only.
-    pub shape: Option<Shape>,
-    /// Limit of a task, and of commits and removals.
-    pub task_limit: Option<Duration>,
-    /// Limit of one attempt of a transfer (R28).
-    pub attempt_limit: Option<Duration>,
-    /// Limit of one attempt of a commit or removal.
-    pub metadata_limit: Option<Duration>,
-    /// Limit of a lookup call, and of one attempt of it (R63).
-    pub lookup_limit: Option<(Duration, Duration)>,
-    /// See [`CommitPolicy`].
-    pub commit_policy: CommitPolicy,
-    /// See [`CommitSync`].
-    pub commit_sync: CommitSync,
-    /// See [`FailureScope`].
-    pub scope: FailureScope,
-    /// R24.
-    pub verify_mount: bool,
-    /// R30; `false`: R32.
-    pub isolated: bool,
-    /// A hit needs the block's size (R62).
-    pub lookup_size: bool,
-    /// Shards accepted at a time.
-    pub max_queued_shards: usize,
-    /// Lookups in flight on one backend.
-    pub lookup_concurrency: usize,
-    /// Mode of directories.
-    pub dir_mode: u32,
-    /// Mode of files, less the umask.
-    pub file_mode: u32,
-    /// Age at which unfinished blocks and foreign temporaries are dropped (R46).
-    pub temp_ttl: Duration,
-    /// W of R20.
-    pub window: usize,
-    /// Failures that exclude (R21).
-    pub threshold: usize,
-}
-
-/// A message for the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
-    /// How important.
-    pub level: Level,
-    /// Stable id.
-    pub id: &'static str,
-    /// Text.
-    pub text: String,
-}
-
-/// What must happen once the core's lock is free.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// More ops can be pulled: (lane, how many).
-    pub wake: Vec<(usize, usize)>,
-    /// Tasks and calls that ended.
-    pub finished: Vec<Arc<Cell>>,
-    /// Ops that were given up in the kernel.
-    pub abandon: Vec<(usize, Tag)>,
-    /// For the log.
-    pub messages: Vec<Message>,
-    /// A backend's state changed: recovery has work, or the breaker something to look at.
-    pub health_changed: bool,
-    /// The judge must wake no later than this.
-    pub arm: Option<Time>,
-    /// A task ended that `finished` can list.
-    pub listed: bool,
-    /// Nothing is left to do.
-    pub quiet: bool,
-}
-
-impl Effects {
-    /// One more op can be pulled from `lane`.
-    pub fn wake_one(&mut self, lane: usize) {
-        match self.wake.iter_mut().find(|(index, _)| *index == lane) {
-            Some((_, jobs)) => *jobs += 1,
-            None => self.wake.push((lane, 1)),
-        }
-    }
-
-    /// Logs.
-    pub fn log(&mut self, level: Level, id: &'static str, text: String) {
-        self.messages.push(Message { level, id, text });
-    }
-}
-
-/// How an attempt is to end when its worker leaves the gate.
-#[derive(Debug)]
-pub enum Pending {
-    /// Its time limit passed.
-    TimedOut,
-    /// Its chain ends with this error.
-    End(Error),
-}
-
-/// One try of one chain through one backend.
-#[derive(Debug)]
-pub struct Attempt {
-    /// Its chain; `None` once the chain ended without it: it is watched to its limit (R28).
-    pub chain: Option<ChainId>,
-    /// Its backend.
-    pub lane: usize,
-    /// Its slot.
-    pub class: Class,
-    /// Its block.
-    pub block: BlockId,
-    /// Shared with the op.
-    pub gate: Arc<Gate>,
-    /// When it began.
-    pub started: Time,
-    /// When it times out.
-    pub limit: Option<Time>,
-    /// The present step.
-    pub step: Step,
-    /// The step waits for an engine to pull it; since when.
-    pub waiting: Option<Time>,
-    /// It was given up and is in the kernel; the availability epoch of its backend then (R29).
-    pub abandoned: Option<Epoch>,
-    /// What happens when its worker leaves the gate.
-    pub pending: Option<Pending>,
-    /// It may create the temporary of this generation.
-    pub creates: Option<u64>,
-    /// A directory was made in this attempt already.
-    pub made_dir: bool,
-}
 
 /// The tables of a store. Everything in here has one owner: the lock around it.
 #[derive(Debug)]

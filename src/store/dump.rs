@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use super::attempt::Attempt;
+use super::blocks::{Creation, Level as Safety, Shard, waiter};
 use super::chain::{ChainId, Place, Shards, Waiter, Work};
-use super::commit::{Creation, Level as Safety, Shard, waiter};
-use super::core::{Attempt, Core, Effects};
+use super::core::Core;
+use super::effects::Effects;
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::{CommitPolicy, CommitSync};
@@ -255,151 +257,6 @@ impl Core {
         if !live && !committing {
             self.discard(attempt.block, generation, now, fx);
         }
-    }
-
-    /// Starts the commit of a generation.
-    pub(super) fn begin_commit(
-        &mut self,
-        block: BlockId,
-        generation: u64,
-        waiters: Vec<Waiter>,
-        rewrite: Option<(Shards, u64)>,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
-        let rewrite = rewrite.map(|(shards, _)| shards);
-        let work = Work::Commit { generation, waiters, rewrite, detour: None };
-        let id = self.add_chain(work, block);
-        if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = tried;
-        }
-        if let Some(progress) = self.blocks.live(&block, generation) {
-            progress.commit = Some(id);
-        }
-        self.route(id, now, fx);
-    }
-
-    /// Before a commit through `lane`, shards that only the cache of another path may hold are written again
-    /// (where one task has the whole block) or synced through that path (R42). Says whether this took over.
-    pub(super) fn takes_detour(
-        &mut self,
-        id: ChainId,
-        lane: usize,
-        now: Time,
-        fx: &mut Effects,
-    ) -> bool {
-        let Some(chain) = self.chains.get_mut(&id) else { return false };
-        let block = chain.block;
-        let Work::Commit { generation, rewrite, detour, .. } = &mut chain.work else {
-            return false;
-        };
-        if detour.is_none() {
-            let progress = self.blocks.live(&block, *generation);
-            let Some(other) = progress.and_then(|progress| progress.cached_elsewhere(lane)) else {
-                return false;
-            };
-            if let Some(shards) = rewrite.take() {
-                self.write_again(id, shards, now, fx);
-                return true;
-            }
-            *detour = Some(other);
-        }
-        // Even an excluded path may still sync what it holds: that is its only way out.
-        let Some(through) = *detour else { return false };
-        chain.place = Place::Queued(through);
-        let class = chain.work.class();
-        self.lanes[through].push(class, id);
-        fx.wake_one(through);
-        true
-    }
-
-    /// The sync through the old backend failed: what only it holds is lost. Says whether there was such a sync.
-    pub(super) fn detour_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
-        let Some(chain) = self.chains.get_mut(&id) else { return false };
-        let Work::Commit { detour, .. } = &mut chain.work else { return false };
-        let Some(lane) = detour.take() else { return false };
-        self.cached_lost(id, lane, now, fx);
-        true
-    }
-
-    /// The sync through the old backend is done: on with the commit.
-    pub(super) fn detour_done(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        if let Some(chain) = self.chains.get_mut(&id)
-            && let Work::Commit { detour, .. } = &mut chain.work
-        {
-            *detour = None;
-        }
-        self.route(id, now, fx);
-    }
-
-    fn cached_lost(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get(&id) else { return };
-        let block = chain.block;
-        if let Work::Commit { generation, .. } = chain.work
-            && let Some(progress) = self.blocks.live(&block, generation)
-        {
-            progress.lose(lane);
-        }
-        let why = chain.last.as_ref().map_or_else(String::new, |last| {
-            format!(": {}", self.failure_text(last.lane, &last.failure))
-        });
-        let error = Error::new(
-            Status::OsError,
-            format!("commit of block {block}: shards are only in the cache of a lost path{why}"),
-        );
-        self.end(id, Err(error), now, fx);
-    }
-
-    /// A commit becomes a dump again, through the next backend.
-    fn write_again(&mut self, id: ChainId, shards: Shards, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get_mut(&id) else { return };
-        let Work::Commit { generation, .. } = chain.work else { return };
-        let block = chain.block;
-        let (first, count) = (shards.first, shards.count());
-        let task = shards.task;
-        // The dumping task owns the dump again; whoever else waits goes along.
-        let mut also = Vec::new();
-        if let Work::Commit { waiters, .. } = &mut chain.work {
-            also = std::mem::take(waiters);
-        }
-        also.retain(|w| !matches!(w, Waiter::Task { task: other, .. } if *other == task));
-        chain.work = Work::Dump { shards, generation, create: false, also };
-        if let Some(progress) = self.blocks.live(&block, generation) {
-            progress.commit = None;
-            progress.mark(first, count, Shard::InFlight(id));
-        }
-        self.route(id, now, fx);
-    }
-
-    /// A commit has ended.
-    pub(super) fn commit_ended(
-        &mut self,
-        (block, generation): (BlockId, u64),
-        waiters: Vec<Waiter>,
-        result: &Result<(), Error>,
-        vanished: bool,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        match result {
-            Ok(()) => {
-                self.stats.committed_blocks += 1;
-                if let Some(progress) = self.blocks.end(&block, generation) {
-                    for (_, shards) in progress.behind {
-                        self.end_positions(shards.task, &shards.positions, &Ok(()), fx);
-                    }
-                }
-            }
-            Err(_) if vanished => self.end_generation(block, generation, now, fx),
-            Err(_) => {
-                if let Some(progress) = self.blocks.live(&block, generation) {
-                    progress.commit = None;
-                    progress.touched = now;
-                }
-            }
-        }
-        self.tell(waiters, result, fx);
     }
 
     /// Tells waiters how it ended.

@@ -1,16 +1,15 @@
 //! Chains from backend to backend: route, record, go on, end (R15, R16, R20–R22, R27–R29, R36).
 
+use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, LastError, Place, Shards, Work};
-use super::core::{Attempt, Core, Effects, Pending};
+use super::core::Core;
+use super::effects::Effects;
 use super::routing;
 use super::step::Verdict;
-use super::types::BlockId;
 use crate::clock::Time;
 use crate::engine::{Done, FileInfo, Outcome, Tag};
 use crate::error::{Cause, Error, Failure, Status, Step};
 use crate::health::class::{self, Class, Context, Operation};
-use crate::health::state::{self, BackendState, Blame, Transition, Why};
-use crate::log::Level;
 
 /// What the store was doing, for texts and classes.
 pub(super) fn operation(work: &Work) -> Operation {
@@ -367,67 +366,5 @@ impl Core {
             u64::try_from(limit.since(attempt.started).as_millis()).unwrap_or(u64::MAX)
         });
         Failure { step: attempt.word(), cause: Cause::TimedOut(limit) }
-    }
-
-    pub(super) fn record_success(&mut self, lane: usize, now: Time, fx: &mut Effects) {
-        self.record(lane, state::Outcome::Success, now, fx);
-    }
-
-    pub(super) fn record_failure(
-        &mut self,
-        lane: usize,
-        block: BlockId,
-        operation: Operation,
-        failure: &Failure,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        let blame = Blame::new(operation, failure);
-        // A sweep is about no block of anybody's.
-        let block = (operation != Operation::Collect).then_some(block.0);
-        self.record(lane, state::Outcome::Failure { block, blame }, now, fx);
-    }
-
-    /// Takes an outcome into a backend's window, and does what a change of state asks for (R21, R25, R36).
-    pub(super) fn record(
-        &mut self,
-        lane: usize,
-        outcome: state::Outcome,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        let transition = self.health.record(lane, outcome, now);
-        if let Some(transition) = transition {
-            self.changed(&transition, now, fx);
-        }
-    }
-
-    /// A backend's state has changed.
-    pub(super) fn changed(&mut self, transition: &Transition, now: Time, fx: &mut Effects) {
-        let lane = transition.backend;
-        self.mask.store(self.health.available_mask(), std::sync::atomic::Ordering::Release);
-        let (level, id) = match (transition.to, &transition.why) {
-            (_, Why::Operator(_)) => (Level::Warn, "KV2003"),
-            (BackendState::Available, _) => (Level::Warn, "KV2002"),
-            (BackendState::Excluded | BackendState::Out, _) => (Level::Error, "KV2001"),
-        };
-        fx.log(level, id, transition.describe(self.layout.root(lane)));
-        // The monitor has work, or the breaker another health to look at.
-        fx.health_changed = true;
-        match transition.to {
-            BackendState::Available => {
-                self.lanes[lane].marker_seen = None;
-                self.discard_leftovers(now, fx);
-            }
-            BackendState::Excluded | BackendState::Out => {
-                // R36: what waits moves on at once; that is no attempt.
-                for id in self.lanes[lane].drain() {
-                    let waits = |place| place == Place::Queued(lane);
-                    if self.chains.get(&id).is_some_and(|chain| waits(chain.place)) {
-                        self.route(id, now, fx);
-                    }
-                }
-            }
-        }
     }
 }

@@ -1,21 +1,28 @@
 //! Floor 3: what a block store means. [`Store`] is the face that `ffi` calls.
 //!
 //! Who shares what is listed in `shared.rs`; every table and decision is in `core.rs` and its parts; pure modules are
-//! `routing`, `layout`, `chain`, `commit`, `task`, `call`, `backend`, and the core itself.
+//! `routing`, `layout`, `chain`, `blocks`, `task`, `call`, `backend`, and the core itself.
 
+mod attempt;
 mod backend;
+mod blocks;
 mod call;
 mod chain;
+mod close;
 mod commit;
 mod core;
 mod dump;
+mod effects;
 mod flow;
 pub mod layout;
 mod lookup;
 mod open;
+mod outcome;
+mod plan;
 mod recovery;
 mod report;
 pub mod routing;
+mod rules;
 mod shared;
 #[cfg(test)]
 mod sim;
@@ -38,8 +45,9 @@ use crate::error::{Error, Status};
 use crate::log::{self, Level};
 use crate::stats::Snapshot;
 use open::Threads;
+use plan::Plan;
 use shared::Shared;
-use submit::{Plan, closed, unknown_task};
+use submit::{closed, unknown_task};
 use task::Found;
 pub use types::{
     BackendReport, BackendState, BlockId, Lookup, LookupIndex, Setting, ShardRequest, TaskKind,

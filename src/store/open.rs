@@ -4,16 +4,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::Store;
 use super::backend::{METADATA_IN_FLIGHT, PathFacts, Slots};
-use super::core::{Core, Rules};
+use super::core::Core;
 use super::layout::{Layout, Writer};
 use super::recovery::Link;
 use super::report::Facts;
+use super::rules::Rules;
 use super::shared::{LaneSource, Shared};
 use super::supervisor::{Alarm, Supervisor, pin};
-use super::{Store, submit};
 use crate::clock::{Clock, Time};
-use crate::config::{BufferMode, Config, EngineChoice, StartupPolicy};
+use crate::config::{Config, EngineChoice, StartupPolicy};
 use crate::engine::psync::PsyncEngine;
 use crate::engine::{Engine, EngineKind, EngineParams, host};
 use crate::error::{Error, Status};
@@ -35,11 +36,11 @@ const PROBE_STACK_BYTES: usize = 128 << 10;
 
 /// The permanent threads of a store.
 pub struct Threads {
-    supervisor: Supervisor,
-    monitor: Arc<Monitor>,
-    breaker: Option<Arc<BreakerThread>>,
+    pub(super) supervisor: Supervisor,
+    pub(super) monitor: Arc<Monitor>,
+    pub(super) breaker: Option<Arc<BreakerThread>>,
     /// The log's thread lives at least as long.
-    lease: log::Lease,
+    pub(super) lease: log::Lease,
 }
 
 /// Which cores the store's threads and its health threads use (R57); empty: not pinned.
@@ -215,34 +216,6 @@ fn no_thread(name: &str, error: &std::io::Error) -> Error {
     Error::new(Status::OsError, format!("the thread {name} cannot be made: {error}"))
 }
 
-fn rules(config: &Config) -> Rules {
-    let n = u64::try_from(config.backends.len()).unwrap_or(1);
-    let whole = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    let part = |ms: u64| (ms > 0).then(|| Duration::from_millis((ms / n).max(1)));
-    let timed = config.metadata_time_limits;
-    let lookup = whole(config.lookup_timeout_ms).zip(part(config.lookup_timeout_ms));
-    Rules {
-        shape: config.shape,
-        task_limit: whole(config.timeout_ms),
-        attempt_limit: part(config.timeout_ms),
-        metadata_limit: part(config.timeout_ms).filter(|_| timed),
-        lookup_limit: lookup.filter(|_| timed),
-        commit_policy: config.commit_policy,
-        commit_sync: config.commit_sync,
-        scope: config.failure_scope,
-        verify_mount: config.verify_mount,
-        isolated: config.buffer_mode == BufferMode::Isolated,
-        lookup_size: config.transfers || config.lookup_checks_size,
-        max_queued_shards: config.max_queued_shards,
-        lookup_concurrency: config.lookup_concurrency,
-        dir_mode: config.dir_mode,
-        file_mode: config.file_mode,
-        temp_ttl: Duration::from_secs(config.temp_ttl_s),
-        window: config.health.window,
-        threshold: config.health.threshold,
-    }
-}
-
 /// What is known of a path that passed its check.
 pub(super) fn path_facts(checked: &Checked, now: Time) -> PathFacts {
     let probed = checked.probed;
@@ -266,7 +239,7 @@ fn share(config: &Config, me: &Writer, report: &StartupReport, clock: &Clock) ->
     });
     let slots = Slots { transfers: config.trans_concurrency, lookups: config.lookup_concurrency };
     let core = Core::new(
-        rules(config),
+        Rules::new(config),
         clock.clone(),
         Arc::new(layout),
         facts.collect(),
@@ -350,56 +323,4 @@ fn start(
         }
     }));
     Ok(Threads { supervisor, monitor, breaker, lease })
-}
-
-/// What is left of a limit; `None` stays `None`.
-fn left(clock: &Clock, deadline: Option<Time>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.since(clock.now()))
-}
-
-impl Threads {
-    /// Closes a store (R54). Consumes the threads: what hangs after the limit is detached and harmless.
-    pub fn close(self, shared: &Arc<Shared>, config: &Config) -> Result<(), Error> {
-        let clock = shared.clock.clone();
-        let limit = config.close_timeout_ms;
-        let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
-        shared.with(super::core::Core::begin_close);
-        self.monitor.stop();
-        let mut quiet = shared.wait_quiet(left(&clock, deadline));
-        if quiet {
-            shared.with(super::core::Core::drop_all_blocks);
-            quiet = shared.wait_quiet(left(&clock, deadline));
-        }
-        if !quiet {
-            shared.with(|core, now, fx| core.terminate_all(&submit::closed(), now, fx));
-        }
-        let mut hanging = 0;
-        for engine in shared.engines() {
-            engine.stop();
-        }
-        for engine in shared.engines() {
-            if !engine.join(left(&clock, deadline)) {
-                hanging += engine.threads();
-            }
-        }
-        if let Some(breaker) = &self.breaker {
-            hanging += breaker.join(left(&clock, deadline));
-        }
-        hanging += self.monitor.join(left(&clock, deadline));
-        self.supervisor.stop();
-        shared.forget_recovery();
-        let result = if hanging == 0 {
-            Ok(())
-        } else {
-            let text = format!(
-                "close: {hanging} threads hang in the kernel after close_timeout_ms ({limit} ms); they \
-                 are detached"
-            );
-            log::emit(Level::Error, "KV1004", &text);
-            Err(Error::new(Status::Timeout, text))
-        };
-        log::emit(Level::Info, "KV1008", "closed");
-        drop(self.lease);
-        result
-    }
 }

@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::core::{Core, Effects};
+use super::core::Core;
+use super::effects::Effects;
 use super::layout::Writer;
 use super::shared::Shared;
 use super::types::Setting;

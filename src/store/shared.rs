@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::core::{Core, Effects};
+use super::core::Core;
+use super::effects::Effects;
 use super::supervisor::Alarm;
 use crate::clock::{Clock, Time};
 use crate::engine::{Engine, EngineKind, Op, Outcome, Source, Tag, Want, host};

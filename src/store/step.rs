@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::attempt::Attempt;
 use super::chain::{Chain, ChainId, Shards, Work};
-use super::core::{Attempt, Core};
+use super::core::Core;
 use super::layout::{MARKER, TEMPORARY};
 use super::types::BlockId;
 use crate::clock::Time;
@@ -103,7 +104,7 @@ impl Core {
     }
 
     fn needs_sync(&self, block: &BlockId) -> bool {
-        let synced = self.blocks.get(block).is_none_or(super::commit::Progress::synced);
+        let synced = self.blocks.get(block).is_none_or(super::blocks::Progress::synced);
         self.rules.commit_sync != CommitSync::None && !synced
     }
 
@@ -342,97 +343,6 @@ impl Core {
                     return Verdict::Next(Step::Marker(Then::Vanished(failure)));
                 }
                 Verdict::Vanished(failure)
-            }
-            _ => Verdict::Fail(failure),
-        }
-    }
-
-    fn commit_verdict(
-        &mut self,
-        attempt: &Attempt,
-        id: ChainId,
-        outcome: Outcome,
-        now: Time,
-    ) -> Verdict {
-        let lane = attempt.lane;
-        let Some(Chain { work: Work::Commit { detour, generation, .. }, block, .. }) =
-            self.chains.get_mut(&id)
-        else {
-            return Verdict::NotFound;
-        };
-        let (detour, generation, block) = (*detour, *generation, *block);
-        let replace = !self.lanes[lane].no_replace;
-        match (&attempt.step, outcome) {
-            (Step::SyncTemporary, Ok(_)) => {
-                if let Some(progress) = self.blocks.live(&block, generation) {
-                    progress.set_synced(lane);
-                }
-                if detour.is_some() {
-                    return Verdict::Success(Done::Unit);
-                }
-                Verdict::Next(Step::Rename { replace })
-            }
-            (Step::Rename { .. }, Ok(_)) => self.renamed(),
-            (Step::DropTemporary, Ok(_)) => Verdict::Success(Done::Unit),
-            (Step::DropTemporary, Err(failure)) if failure.os() == Some(libc::ENOENT) => {
-                Verdict::Success(Done::Unit)
-            }
-            (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
-                let whole = info.bytes == self.rules.shape.map(|shape| shape.block_bytes);
-                match (taken, whole) {
-                    (true, true) => Verdict::Next(Step::DropTemporary),
-                    // A file of another size is in the way: replaced (R40).
-                    (true, false) => Verdict::Next(Step::Rename { replace: true }),
-                    // The rename was done before, through this path or another (R42).
-                    (false, true) => Verdict::Success(Done::Unit),
-                    (false, false) => self.vanished(),
-                }
-            }
-            (Step::StatFinal { taken: true }, Err(f)) if f.os() == Some(libc::ENOENT) => {
-                Verdict::Next(Step::Rename { replace: true })
-            }
-            (Step::StatFinal { taken: false }, Err(f)) if f.os() == Some(libc::ENOENT) => {
-                self.vanished()
-            }
-            (Step::SyncDir, Ok(_)) => Verdict::Success(Done::Unit),
-            (_, Ok(done)) => Verdict::Success(done),
-            (step, Err(failure)) => {
-                let step = step.clone();
-                self.commit_failed(lane, &step, failure, now)
-            }
-        }
-    }
-
-    fn renamed(&self) -> Verdict {
-        match self.rules.commit_sync {
-            CommitSync::Full => Verdict::Next(Step::SyncDir),
-            CommitSync::None | CommitSync::Data => Verdict::Success(Done::Unit),
-        }
-    }
-
-    fn vanished(&self) -> Verdict {
-        let failure = Failure::errno(error::Step::Rename, libc::ENOENT);
-        if self.rules.verify_mount {
-            return Verdict::Next(Step::Marker(Then::Vanished(failure)));
-        }
-        Verdict::Vanished(failure)
-    }
-
-    fn commit_failed(&mut self, lane: usize, step: &Step, failure: Failure, _now: Time) -> Verdict {
-        let missing = failure.os() == Some(libc::ENOENT);
-        match step {
-            Step::Rename { replace: false } => match failure.os() {
-                Some(libc::EEXIST) => Verdict::Next(Step::StatFinal { taken: true }),
-                Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
-                    // The file system cannot tell: the plain form from now on (R22, "unsupported").
-                    self.lanes[lane].no_replace = false;
-                    Verdict::Next(Step::Rename { replace: true })
-                }
-                _ if missing => Verdict::Next(Step::StatFinal { taken: false }),
-                _ => Verdict::Fail(failure),
-            },
-            Step::Rename { replace: true } | Step::SyncTemporary if missing => {
-                Verdict::Next(Step::StatFinal { taken: false })
             }
             _ => Verdict::Fail(failure),
         }

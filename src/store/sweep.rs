@@ -1,7 +1,8 @@
 //! The sweep of temporaries that dead writers left (R46): one `dir` after another, as work that can wait.
 
 use super::chain::Work;
-use super::core::{Core, Effects};
+use super::core::Core;
+use super::effects::Effects;
 use super::layout::{Temporary, Writer, parse_temporary};
 use super::types::BlockId;
 use crate::clock::Time;

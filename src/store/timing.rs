@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, Class, Place, Waiter, Work};
-use super::core::{Attempt, Core, Effects, Pending};
+use super::core::Core;
+use super::effects::Effects;
 use crate::clock::Time;
 use crate::engine::{Outcome, Tag};
 use crate::error::{Error, Failure, Status, Step};
@@ -235,7 +237,7 @@ impl Core {
             left.extend(waiters.extract_if(.., |waiter| mine(waiter)));
         }
         for shards in self.blocks.take_behind_of(handle) {
-            left.push(super::commit::waiter(&shards));
+            left.push(super::blocks::waiter(&shards));
         }
         self.tell(left, &Err(error.clone()), fx);
     }
@@ -376,7 +378,7 @@ impl Core {
             }
         }
         let behind = self.blocks.take_behind_of(handle);
-        let left = behind.iter().map(super::commit::waiter).collect();
+        let left = behind.iter().map(super::blocks::waiter).collect();
         self.tell(left, &Err(error), fx);
         Ok(())
     }

@@ -13,9 +13,11 @@ use crate::error::{Cause, Failure, Step};
 use crate::health::marker::{Marker, Uuid};
 use crate::health::state::BackendState;
 use crate::store::backend::{PathFacts, Slots};
-use crate::store::core::{Core, Effects, Rules};
+use crate::store::core::Core;
+use crate::store::effects::Effects;
 use crate::store::layout::{Layout, Writer};
-use crate::store::submit::Plan;
+use crate::store::plan::Plan;
+use crate::store::rules::Rules;
 use crate::store::task::Found;
 use crate::store::types::{BlockId, ShardRequest, TaskKind};
 

@@ -1,0 +1,51 @@
+//! One try of one chain through one backend. Plain data; its steps are in `step.rs`, its limits in `timing.rs`.
+
+use std::sync::Arc;
+
+use super::chain::{ChainId, Class};
+use super::step::Step;
+use super::types::BlockId;
+use crate::clock::Time;
+use crate::engine::Gate;
+use crate::error::Error;
+use crate::health::state::Epoch;
+
+/// How an attempt is to end when its worker leaves the gate.
+#[derive(Debug)]
+pub enum Pending {
+    /// Its time limit passed.
+    TimedOut,
+    /// Its chain ends with this error.
+    End(Error),
+}
+
+/// One try of one chain through one backend.
+#[derive(Debug)]
+pub struct Attempt {
+    /// Its chain; `None` once the chain ended without it: it is watched to its limit (R28).
+    pub chain: Option<ChainId>,
+    /// Its backend.
+    pub lane: usize,
+    /// Its slot.
+    pub class: Class,
+    /// Its block.
+    pub block: BlockId,
+    /// Shared with the op.
+    pub gate: Arc<Gate>,
+    /// When it began.
+    pub started: Time,
+    /// When it times out.
+    pub limit: Option<Time>,
+    /// The present step.
+    pub step: Step,
+    /// The step waits for an engine to pull it; since when.
+    pub waiting: Option<Time>,
+    /// It was given up and is in the kernel; the availability epoch of its backend then (R29).
+    pub abandoned: Option<Epoch>,
+    /// What happens when its worker leaves the gate.
+    pub pending: Option<Pending>,
+    /// It may create the temporary of this generation.
+    pub creates: Option<u64>,
+    /// A directory was made in this attempt already.
+    pub made_dir: bool,
+}

@@ -1,0 +1,64 @@
+//! Closing a store (R54): in which order its threads end, and what is left where some hang.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::open::Threads;
+use super::shared::Shared;
+use super::submit;
+use crate::clock::{Clock, Time};
+use crate::config::Config;
+use crate::error::{Error, Status};
+use crate::log::{self, Level};
+
+/// What is left of a limit; `None` stays `None`.
+fn left(clock: &Clock, deadline: Option<Time>) -> Option<Duration> {
+    deadline.map(|deadline| deadline.since(clock.now()))
+}
+
+impl Threads {
+    /// Closes a store (R54). Consumes the threads: what hangs after the limit is detached and harmless.
+    pub fn close(self, shared: &Arc<Shared>, config: &Config) -> Result<(), Error> {
+        let clock = shared.clock.clone();
+        let limit = config.close_timeout_ms;
+        let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
+        shared.with(super::core::Core::begin_close);
+        self.monitor.stop();
+        let mut quiet = shared.wait_quiet(left(&clock, deadline));
+        if quiet {
+            shared.with(super::core::Core::drop_all_blocks);
+            quiet = shared.wait_quiet(left(&clock, deadline));
+        }
+        if !quiet {
+            shared.with(|core, now, fx| core.terminate_all(&submit::closed(), now, fx));
+        }
+        let mut hanging = 0;
+        for engine in shared.engines() {
+            engine.stop();
+        }
+        for engine in shared.engines() {
+            if !engine.join(left(&clock, deadline)) {
+                hanging += engine.threads();
+            }
+        }
+        if let Some(breaker) = &self.breaker {
+            hanging += breaker.join(left(&clock, deadline));
+        }
+        hanging += self.monitor.join(left(&clock, deadline));
+        self.supervisor.stop();
+        shared.forget_recovery();
+        let result = if hanging == 0 {
+            Ok(())
+        } else {
+            let text = format!(
+                "close: {hanging} threads hang in the kernel after close_timeout_ms ({limit} ms); they \
+                 are detached"
+            );
+            log::emit(Level::Error, "KV1004", &text);
+            Err(Error::new(Status::Timeout, text))
+        };
+        log::emit(Level::Info, "KV1008", "closed");
+        drop(self.lease);
+        result
+    }
+}
