@@ -1,8 +1,8 @@
 //! Time as the store sees it: nanoseconds since the clock was made.
 //!
-//! The only place that reads the system's monotonic clock. Everything that decides by time takes `now: Time`
-//! as an argument, so a test moves a manual clock instead of sleeping.
-//! It is not wall-clock time; ages of files use the storage's own clock (R46, R83).
+//! The only place that reads the system's monotonic clock. Everything that decides by time takes
+//! `now: Time` as an argument, so a test moves a manual clock instead of sleeping. It is not
+//! wall-clock time; ages of files use the storage's own clock (R46, R83).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

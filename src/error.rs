@@ -1,5 +1,6 @@
-//! The two kinds of error: [`Error`] goes to the caller (a status and a text), [`Failure`] is what one step on
-//! one path came back with (an operation and its cause) and decides what the store does next (R22).
+//! The two kinds of error: [`Error`] goes to the caller (a status and a text), [`Failure`] is what
+//! one step on one path came back with (an operation and its cause) and decides what the store does
+//! next (R22).
 //!
 //! Nothing here logs, retries or counts.
 
@@ -79,7 +80,8 @@ pub struct Error {
     pub status: Status,
     /// A finer code where there is one (`Corrupt` beside `NotFound`), else the same as `status`.
     pub detail: Status,
-    /// The whole story for a person: the operation, the path, errno with its text, or what differed.
+    /// The whole story for a person: the operation, the path, errno with its text, or what
+    /// differed.
     pub text: String,
 }
 

@@ -1,4 +1,5 @@
-//! Counters of a store: what `kvpath_stats` copies out. Written by the store's core, read by anybody.
+//! Counters of a store: what `kvpath_stats` copies out. Written by the store's core, read by
+//! anybody.
 
 /// A copy of all counters. The fields are described at `kvpath_stats_t`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The gate of an attempt: the one-step claim that isolates the caller's memory (R30).
 //!
-//! A worker is *inside* while it touches the caller's memory (or, in `borrowed` mode, for the whole op). Whoever
-//! ends the attempt revokes the gate: nobody enters after that. If a worker is inside at that moment, the end is
-//! *pending*: the worker finds out when it leaves, stops, and reports its op; only then is the attempt over.
-//! The gate knows nothing of time, tasks or health.
+//! A worker is *inside* while it touches the caller's memory (or, in `borrowed` mode, for the whole
+//! op). Whoever ends the attempt revokes the gate: nobody enters after that. If a worker is inside
+//! at that moment, the end is *pending*: the worker finds out when it leaves, stops, and reports
+//! its op; only then is the attempt over. The gate knows nothing of time, tasks or health.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
 
@@ -43,8 +43,8 @@ impl Gate {
         false
     }
 
-    /// Revokes. `true`: nobody is inside and nobody enters any more. `false`: a worker is inside; it will stop
-    /// when it leaves and report its op. Calling it again gives the present answer.
+    /// Revokes. `true`: nobody is inside and nobody enters any more. `false`: a worker is inside;
+    /// it will stop when it leaves and report its op. Calling it again gives the present answer.
     #[must_use]
     pub fn revoke(&self) -> bool {
         let seen = self.state.fetch_or(REVOKED, Ordering::AcqRel);

@@ -1,6 +1,8 @@
-//! Facts about this host and services of it that the store needs, since the floor above names no system call.
+//! Facts about this host and services of it that the store needs, since the floor above names no
+//! system call.
 //!
-//! Nothing here decides: the names of temporaries are made in `store/layout.rs`, pinning in `store/mod.rs`.
+//! Nothing here decides: the names of temporaries are made in `store/layout.rs`, pinning in
+//! `store/mod.rs`.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +27,8 @@ pub struct WriterIdentity {
     pub start: u64,
 }
 
-/// This process. `None` where `/proc` does not tell: then only the age of a temporary decides (R46).
+/// This process. `None` where `/proc` does not tell: then only the age of a temporary decides
+/// (R46).
 #[must_use]
 pub fn writer_identity() -> Option<WriterIdentity> {
     let pid = process::pid();

@@ -1,7 +1,7 @@
 //! The caller's memory of one transfer, as a list of segments, and the copies to and from it.
 //!
-//! Owned by the caller of the C ABI until its task ends; the store passes it along and never looks inside.
-//! Only an engine touches it, and only while it is inside the attempt's gate.
+//! Owned by the caller of the C ABI until its task ends; the store passes it along and never looks
+//! inside. Only an engine touches it, and only while it is inside the attempt's gate.
 
 /// One contiguous piece of the caller's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,12 +92,13 @@ impl Memory {
     /// Copies `from` into the transfer's bytes at `offset`.
     ///
     /// # Safety
-    /// The caller is inside the gate of an attempt whose task has not ended, so the segments are valid for
-    /// writes; `from` does not overlap them.
+    /// The caller is inside the gate of an attempt whose task has not ended, so the segments are
+    /// valid for writes; `from` does not overlap them.
     pub unsafe fn copy_in(&self, offset: u64, from: &[u8]) {
         let mut done = 0;
         for part in self.range(offset, from.len()) {
-            // SAFETY: `done + part.bytes()` never passes `from.len()` (range gives at most that many bytes).
+            // SAFETY: `done + part.bytes()` never passes `from.len()` (range gives at most that
+            // many bytes).
             let source = unsafe { from.as_ptr().add(done) };
             // SAFETY: the function's contract: valid for writes, no overlap.
             unsafe { std::ptr::copy_nonoverlapping(source, part.pointer(), part.bytes()) };
@@ -108,12 +109,13 @@ impl Memory {
     /// Copies the transfer's bytes at `offset` to `to`.
     ///
     /// # Safety
-    /// The caller is inside the gate of an attempt whose task has not ended, so the segments are valid for
-    /// reads; `to` does not overlap them.
+    /// The caller is inside the gate of an attempt whose task has not ended, so the segments are
+    /// valid for reads; `to` does not overlap them.
     pub unsafe fn copy_out(&self, offset: u64, to: &mut [u8]) {
         let mut done = 0;
         for part in self.range(offset, to.len()) {
-            // SAFETY: `done + part.bytes()` never passes `to.len()` (range gives at most that many bytes).
+            // SAFETY: `done + part.bytes()` never passes `to.len()` (range gives at most that many
+            // bytes).
             let target = unsafe { to.as_mut_ptr().add(done) };
             // SAFETY: the function's contract: valid for reads, no overlap.
             unsafe { std::ptr::copy_nonoverlapping(part.pointer(), target, part.bytes()) };

@@ -15,9 +15,10 @@ unsafe fn block_ids(ids: *const kvpath_block_id_t, count: usize) -> Result<Vec<B
     Ok(ids.iter().map(|id| BlockId(id.bytes)).collect())
 }
 
-/// Asks for each block whether it is stored: found[i] becomes 1 or 0. count = 0 is fine.
-/// When the status is KVPATH_STORE_UNHEALTHY, KVPATH_TIMEOUT or KVPATH_OS_ERROR, `found` is filled too: the ids that
-/// could not be asked are marked absent, so that "store down" and "absent" can be told apart.
+/// Asks for each block whether it is stored: found[i] becomes 1 or 0. count = 0 is fine. When the
+/// status is KVPATH_STORE_UNHEALTHY, KVPATH_TIMEOUT or KVPATH_OS_ERROR, `found` is filled too: the
+/// ids that could not be asked are marked absent, so that "store down" and "absent" can be told
+/// apart.
 ///
 /// Ownership: none. Threads: any; the calling thread itself never enters the file system.
 /// Blocking: yes, at most lookup_timeout_ms (0: no limit).
@@ -45,9 +46,9 @@ pub unsafe extern "C" fn kvpath_lookup(
     })
 }
 
-/// The index of the last block before the first absent one: how much of a prefix is stored. -1 if none.
-/// On KVPATH_STORE_UNHEALTHY, KVPATH_TIMEOUT and KVPATH_OS_ERROR, *index is set too: an id that could not be asked
-/// counts as absent.
+/// The index of the last block before the first absent one: how much of a prefix is stored. -1 if
+/// none. On KVPATH_STORE_UNHEALTHY, KVPATH_TIMEOUT and KVPATH_OS_ERROR, *index is set too: an id
+/// that could not be asked counts as absent.
 ///
 /// Ownership: none. Threads: any; the calling thread itself never enters the file system.
 /// Blocking: as kvpath_lookup(). Errors: as kvpath_lookup().
@@ -72,7 +73,8 @@ pub unsafe extern "C" fn kvpath_lookup_prefix(
     })
 }
 
-/// The highest index whose block is stored, whatever is before it; -1 if none. On errors as kvpath_lookup_prefix().
+/// The highest index whose block is stored, whatever is before it; -1 if none. On errors as
+/// kvpath_lookup_prefix().
 ///
 /// Ownership: none. Threads: any; the calling thread itself never enters the file system.
 /// Blocking: as kvpath_lookup(). Errors: as kvpath_lookup().
@@ -97,13 +99,14 @@ pub unsafe extern "C" fn kvpath_lookup_last(
     })
 }
 
-/// Ends a block that was dumped: `success` = 1 makes it visible (needed under commit_policy "explicit", harmless
-/// otherwise), 0 drops what was written of it.
+/// Ends a block that was dumped: `success` = 1 makes it visible (needed under commit_policy
+/// "explicit", harmless otherwise), 0 drops what was written of it.
 ///
 /// Ownership: none. Threads: any. Blocking: yes, at most timeout_ms (0: no limit).
-/// Errors: KVPATH_INVALID_PARAM: shards are missing (the text names them); KVPATH_NOT_FOUND: this store has no such
-/// unfinished block, and it is not visible either; KVPATH_TIMEOUT, KVPATH_OS_ERROR, KVPATH_NO_SPACE,
-/// KVPATH_STORE_UNHEALTHY, KVPATH_UNSUPPORTED (device_id is -1), KVPATH_CLOSED.
+/// Errors: KVPATH_INVALID_PARAM: shards are missing (the text names them); KVPATH_NOT_FOUND: this
+/// store has no such unfinished block, and it is not visible either; KVPATH_TIMEOUT,
+/// KVPATH_OS_ERROR, KVPATH_NO_SPACE, KVPATH_STORE_UNHEALTHY, KVPATH_UNSUPPORTED (device_id is -1),
+/// KVPATH_CLOSED.
 ///
 /// # Safety
 /// `id` is NULL or valid for one read.
@@ -120,11 +123,12 @@ pub unsafe extern "C" fn kvpath_commit(
     })
 }
 
-/// Removes blocks. Missing ones are not an error. A block that is being dumped through this store is not touched.
+/// Removes blocks. Missing ones are not an error. A block that is being dumped through this store
+/// is not touched.
 ///
 /// Ownership: none. Threads: any. Blocking: yes, at most timeout_ms (0: no limit).
-/// Errors: the first block's error in the order of the call; the others were tried. KVPATH_TIMEOUT, KVPATH_OS_ERROR,
-/// KVPATH_STORE_UNHEALTHY, KVPATH_INVALID_PARAM, KVPATH_CLOSED.
+/// Errors: the first block's error in the order of the call; the others were tried. KVPATH_TIMEOUT,
+/// KVPATH_OS_ERROR, KVPATH_STORE_UNHEALTHY, KVPATH_INVALID_PARAM, KVPATH_CLOSED.
 ///
 /// # Safety
 /// `ids` is valid for `count` reads.

@@ -1,5 +1,5 @@
-//! The wall between C and Rust: fork check, panic → status, error → status and text (R72, R73), and the checks
-//! of raw arguments that every function needs.
+//! The wall between C and Rust: fork check, panic → status, error → status and text (R72, R73), and
+//! the checks of raw arguments that every function needs.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -60,13 +60,15 @@ fn fork_error() -> Error {
 /// The argument `name` as a slice of `count` elements; null is fine where `count` is 0.
 ///
 /// # Safety
-/// A non-null `pointer` is valid for reads of `count` elements for as long as the caller uses the slice.
+/// A non-null `pointer` is valid for reads of `count` elements for as long as the caller uses the
+/// slice.
 pub unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], Error> {
     if count == 0 {
         return Ok(&[]);
     }
     check_array(pointer, count, name)?;
-    // SAFETY: not null, aligned, and at most isize::MAX bytes (checked); the rest is the function's contract.
+    // SAFETY: not null, aligned, and at most isize::MAX bytes (checked); the rest is the function's
+    // contract.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
@@ -83,7 +85,8 @@ pub unsafe fn slice_mut<'a, T>(
         return Ok(&mut []);
     }
     check_array(pointer, count, name)?;
-    // SAFETY: not null, aligned, and at most isize::MAX bytes (checked); the rest is the function's contract.
+    // SAFETY: not null, aligned, and at most isize::MAX bytes (checked); the rest is the function's
+    // contract.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count) })
 }
 
@@ -125,12 +128,12 @@ pub unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Er
     })
 }
 
-/// Writes `text` with its NUL to the caller's buffer and its length without the NUL to `length`.
-/// A null buffer of capacity 0 asks for the length only.
+/// Writes `text` with its NUL to the caller's buffer and its length without the NUL to `length`. A
+/// null buffer of capacity 0 asks for the length only.
 ///
 /// # Safety
-/// A non-null `buffer` is valid for writes of `capacity` bytes; `length` was checked by [`out`] and is valid for
-/// one write.
+/// A non-null `buffer` is valid for writes of `capacity` bytes; `length` was checked by [`out`] and
+/// is valid for one write.
 pub unsafe fn write_text(
     text: &str,
     buffer: *mut c_char,
@@ -153,8 +156,8 @@ pub unsafe fn write_text(
     Ok(())
 }
 
-/// The text of the last failing kvpath call of this thread: the operation, the path, errno with its text, or
-/// what differed. Empty before the first failure; a call that succeeds leaves it alone.
+/// The text of the last failing kvpath call of this thread: the operation, the path, errno with its
+/// text, or what differed. Empty before the first failure; a call that succeeds leaves it alone.
 ///
 /// Ownership: the string belongs to the library and is valid until this thread's next kvpath call.
 /// Threads: any; each sees its own. Blocking: never. Errors: none; works after fork too.
@@ -165,9 +168,11 @@ pub extern "C" fn kvpath_last_error() -> *const c_char {
 }
 
 /// A finer status of the last failing kvpath call of this thread: KVPATH_CORRUPT where a load gave
-/// KVPATH_NOT_FOUND because the file is not a whole block, otherwise the status itself. 0 before the first failure.
+/// KVPATH_NOT_FOUND because the file is not a whole block, otherwise the status itself. 0 before
+/// the first failure.
 ///
-/// Ownership: none. Threads: any; each sees its own. Blocking: never. Errors: none; works after fork too.
+/// Ownership: none. Threads: any; each sees its own. Blocking: never. Errors: none; works after
+/// fork too.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_last_detail() -> kvpath_status_t {
     LAST.try_with(|last| last.try_borrow().map_or(0, |last| last.detail)).unwrap_or(0)

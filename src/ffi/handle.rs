@@ -1,5 +1,6 @@
-//! The table of open stores: numbers outside, `Arc<Store>` inside. Owns which numbers exist. A number is never
-//! used twice, so that use after close is told apart from a number that never was (R70).
+//! The table of open stores: numbers outside, `Arc<Store>` inside. Owns which numbers exist. A
+//! number is never used twice, so that use after close is told apart from a number that never was
+//! (R70).
 
 use std::collections::HashMap;
 use std::sync::Arc;

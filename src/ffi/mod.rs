@@ -1,6 +1,6 @@
-//! Floor 4: C outside, Rust inside. Every exported function is one `guard(|| …)` around checks and one call down;
-//! no panic passes, no pointer is kept, and outputs are written on success only, unless a function's text says
-//! otherwise.
+//! Floor 4: C outside, Rust inside. Every exported function is one `guard(|| …)` around checks and
+//! one call down; no panic passes, no pointer is kept, and outputs are written on success only,
+//! unless a function's text says otherwise.
 
 pub mod block;
 pub mod guard;

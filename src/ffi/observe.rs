@@ -21,10 +21,12 @@ pub extern "C" fn kvpath_check_health(store: kvpath_store_t) -> kvpath_status_t 
     guard(|| handle::find(store)?.check_health())
 }
 
-/// The health of each backend, in the order of the configuration. *count becomes the number of backends; at most
-/// `capacity` elements are filled. Set backends[0].size to sizeof(kvpath_backend_health_t) first.
+/// The health of each backend, in the order of the configuration. *count becomes the number of
+/// backends; at most `capacity` elements are filled. Set backends[0].size to
+/// sizeof(kvpath_backend_health_t) first.
 ///
-/// Ownership: none. Threads: any. Blocking: never; no I/O. Errors: KVPATH_INVALID_PARAM, KVPATH_CLOSED.
+/// Ownership: none. Threads: any. Blocking: never; no I/O. Errors: KVPATH_INVALID_PARAM,
+/// KVPATH_CLOSED.
 ///
 /// # Safety
 /// `backends` is valid for `capacity` elements of the stated size, `count` for one write.
@@ -50,9 +52,11 @@ pub unsafe extern "C" fn kvpath_health(
             }
             for (at, report) in reports.iter().take(capacity).enumerate() {
                 let filled = fill(report);
-                // SAFETY: `at < capacity`, elements are `stride` bytes apart by this function's contract.
+                // SAFETY: `at < capacity`, elements are `stride` bytes apart by this function's
+                // contract.
                 let target = unsafe { backends.cast::<u8>().add(at * stride) };
-                // SAFETY: at most `stride` bytes are written to an element, and at most `known` are read.
+                // SAFETY: at most `stride` bytes are written to an element, and at most `known` are
+                // read.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         (&raw const filled).cast::<u8>(),
@@ -101,14 +105,16 @@ fn fill(report: &BackendReport) -> kvpath_backend_health_t {
     }
 }
 
-/// The health report as JSON: backends, same_storage, and the last 64 transitions with their causes.
-/// *length becomes the length without the NUL, also when the buffer is too small; NULL with capacity 0 asks for it.
+/// The health report as JSON: backends, same_storage, and the last 64 transitions with their
+/// causes. *length becomes the length without the NUL, also when the buffer is too small; NULL with
+/// capacity 0 asks for it.
 ///
 /// Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
 /// Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.
 ///
 /// # Safety
-/// `buffer` is NULL with capacity 0, or valid for `capacity` writes; `length` is valid for one write.
+/// `buffer` is NULL with capacity 0, or valid for `capacity` writes; `length` is valid for one
+/// write.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_health_json(
     store: kvpath_store_t,
@@ -124,8 +130,9 @@ pub unsafe extern "C" fn kvpath_health_json(
     })
 }
 
-/// Lets an operator take a backend out of routing (KVPATH_BACKEND_SET_OUT), force it in (KVPATH_BACKEND_SET_IN), or
-/// give it back to its window (KVPATH_BACKEND_SET_AUTO). `path` is as configured.
+/// Lets an operator take a backend out of routing (KVPATH_BACKEND_SET_OUT), force it in
+/// (KVPATH_BACKEND_SET_IN), or give it back to its window (KVPATH_BACKEND_SET_AUTO). `path` is as
+/// configured.
 ///
 /// Ownership: none. Threads: any. Blocking: never.
 /// Errors: KVPATH_INVALID_PARAM (no such backend or setting), KVPATH_CLOSED.
@@ -151,9 +158,11 @@ pub unsafe extern "C" fn kvpath_backend_set(
     })
 }
 
-/// The counters of a store. Set stats->size to sizeof(kvpath_stats_t) first; no more than that is filled.
+/// The counters of a store. Set stats->size to sizeof(kvpath_stats_t) first; no more than that is
+/// filled.
 ///
-/// Ownership: none. Threads: any. Blocking: never; no I/O. Errors: KVPATH_INVALID_PARAM, KVPATH_CLOSED.
+/// Ownership: none. Threads: any. Blocking: never; no I/O. Errors: KVPATH_INVALID_PARAM,
+/// KVPATH_CLOSED.
 ///
 /// # Safety
 /// `stats` is NULL or valid for stats->size bytes.
@@ -218,8 +227,8 @@ fn counters(from: &Snapshot) -> kvpath_stats_t {
     }
 }
 
-/// Counters, the effective configuration with the origin of each value, and the engine with the reason of its
-/// choice, as JSON. Lengths as kvpath_health_json().
+/// Counters, the effective configuration with the origin of each value, and the engine with the
+/// reason of its choice, as JSON. Lengths as kvpath_health_json().
 ///
 /// Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
 /// Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.

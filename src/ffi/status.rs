@@ -68,19 +68,21 @@ fn find(status: i32) -> Option<Status> {
     ALL_STATUSES.into_iter().find(|known| known.code() == status)
 }
 
-/// The name of a status, as in this header, for example "KVPATH_NOT_FOUND"; "KVPATH_UNKNOWN" for a number that
-/// is none.
+/// The name of a status, as in this header, for example "KVPATH_NOT_FOUND"; "KVPATH_UNKNOWN" for a
+/// number that is none.
 ///
-/// Ownership: the string is static. Threads: any. Blocking: never. Errors: none; works after fork too.
+/// Ownership: the string is static. Threads: any. Blocking: never. Errors: none; works after fork
+/// too.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_status_name(status: kvpath_status_t) -> *const c_char {
     find(status).map_or(c"KVPATH_UNKNOWN".as_ptr(), |known| name_and_text(known).0.as_ptr().cast())
 }
 
-/// A short text for a status, for example "no such block or task". The whole story of the last error of a
-/// thread is in kvpath_last_error().
+/// A short text for a status, for example "no such block or task". The whole story of the last
+/// error of a thread is in kvpath_last_error().
 ///
-/// Ownership: the string is static. Threads: any. Blocking: never. Errors: none; works after fork too.
+/// Ownership: the string is static. Threads: any. Blocking: never. Errors: none; works after fork
+/// too.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_status_text(status: kvpath_status_t) -> *const c_char {
     find(status).map_or(c"unknown status".as_ptr(), |known| name_and_text(known).1.as_ptr().cast())

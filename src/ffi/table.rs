@@ -1,4 +1,5 @@
-//! The same functions as one table, for users who `dlopen` the library and want to look up one symbol only.
+//! The same functions as one table, for users who `dlopen` the library and want to look up one
+//! symbol only.
 
 use std::ffi::{c_char, c_void};
 
@@ -26,8 +27,8 @@ use super::types::{
     kvpath_store_t, kvpath_task_t,
 };
 
-/// Every function of this header by name without the prefix. New functions are added at the end; `size` tells how
-/// far the table of the loaded library goes.
+/// Every function of this header by name without the prefix. New functions are added at the end;
+/// `size` tells how far the table of the loaded library goes.
 #[repr(C)]
 pub struct kvpath_api_t {
     /// Bytes of the table that the loaded library has.
@@ -221,10 +222,12 @@ static TABLE: kvpath_api_t = kvpath_api_t {
     metrics: kvpath_metrics,
 };
 
-/// The function table, for users who dlopen() the library: look up "kvpath_api" and call it with the
-/// KVPATH_ABI_VERSION of the header you compiled with. NULL where the library is older than that.
+/// The function table, for users who dlopen() the library: look up "kvpath_api" and call it with
+/// the KVPATH_ABI_VERSION of the header you compiled with. NULL where the library is older than
+/// that.
 ///
-/// Ownership: the table is static. Threads: any. Blocking: never. Errors: NULL; works after fork too.
+/// Ownership: the table is static. Threads: any. Blocking: never. Errors: NULL; works after fork
+/// too.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_api(version: u32) -> *const kvpath_api_t {
     if version == 0 || version > KVPATH_ABI_VERSION {

@@ -80,16 +80,18 @@ unsafe fn submit(
     Ok(())
 }
 
-/// Starts to load shards into the caller's memory and gives a task handle at once. Zero shards are a finished task.
+/// Starts to load shards into the caller's memory and gives a task handle at once. Zero shards are
+/// a finished task.
 ///
-/// Ownership: the list is copied; the tensors' memory belongs to the task until the task has finished, and is
-/// neither read nor written after that (in `isolated` buffer mode whatever the kernel still does).
+/// Ownership: the list is copied; the tensors' memory belongs to the task until the task has
+/// finished, and is neither read nor written after that (in `isolated` buffer mode whatever the
+/// kernel still does).
 /// Threads: any. Blocking: never on I/O.
 /// Errors: KVPATH_INVALID_PARAM (nothing is started), KVPATH_RETRY (max_queued_shards reached),
-/// KVPATH_STORE_UNHEALTHY, KVPATH_UNSUPPORTED (device_id is -1), KVPATH_CLOSED. What happens to a shard is told by
-/// kvpath_wait(): KVPATH_NOT_FOUND (no such block; detail KVPATH_CORRUPT: not a whole one), KVPATH_TIMEOUT,
-/// KVPATH_OS_ERROR, KVPATH_STORE_UNHEALTHY, KVPATH_CLOSED, KVPATH_CANCELLED. A shard that did not succeed may have
-/// overwritten a part of its memory.
+/// KVPATH_STORE_UNHEALTHY, KVPATH_UNSUPPORTED (device_id is -1), KVPATH_CLOSED. What happens to a
+/// shard is told by kvpath_wait(): KVPATH_NOT_FOUND (no such block; detail KVPATH_CORRUPT: not a
+/// whole one), KVPATH_TIMEOUT, KVPATH_OS_ERROR, KVPATH_STORE_UNHEALTHY, KVPATH_CLOSED,
+/// KVPATH_CANCELLED. A shard that did not succeed may have overwritten a part of its memory.
 ///
 /// # Safety
 /// The pointers are valid as described.
@@ -104,15 +106,17 @@ pub unsafe extern "C" fn kvpath_load(
     guard(|| unsafe { submit(TaskKind::Load, store, shards, count, task) })
 }
 
-/// Starts to dump shards from the caller's memory and gives a task handle at once. A block becomes visible, whole,
-/// when commit_policy says so (default: when all its shards were written through this store, by any number of
-/// tasks); the task whose shard completes a block finishes after the block is visible.
+/// Starts to dump shards from the caller's memory and gives a task handle at once. A block becomes
+/// visible, whole, when commit_policy says so (default: when all its shards were written through
+/// this store, by any number of tasks); the task whose shard completes a block finishes after the
+/// block is visible.
 ///
-/// Ownership: the list is copied; the tensors' memory belongs to the task and must not change until it has finished.
+/// Ownership: the list is copied; the tensors' memory belongs to the task and must not change until
+/// it has finished.
 /// Threads: any. Blocking: never on I/O.
-/// Errors: as kvpath_load(); also KVPATH_RETRY (too many unfinished blocks), and KVPATH_INVALID_PARAM for the same
-/// shard twice in one task. From kvpath_wait() also KVPATH_NO_SPACE. A shard that failed leaves its block
-/// unfinished: dump that shard again.
+/// Errors: as kvpath_load(); also KVPATH_RETRY (too many unfinished blocks), and
+/// KVPATH_INVALID_PARAM for the same shard twice in one task. From kvpath_wait() also
+/// KVPATH_NO_SPACE. A shard that failed leaves its block unfinished: dump that shard again.
 ///
 /// # Safety
 /// The pointers are valid as described.
@@ -149,13 +153,15 @@ pub unsafe extern "C" fn kvpath_check(
     })
 }
 
-/// Waits for a task at most limit_ms (0: no limit of its own; the task ends by timeout_ms) and consumes its handle.
-/// The status is that of the first shard, in the order of the call, that did not succeed.
+/// Waits for a task at most limit_ms (0: no limit of its own; the task ends by timeout_ms) and
+/// consumes its handle. The status is that of the first shard, in the order of the call, that did
+/// not succeed.
 ///
-/// Ownership: the task's memory is the caller's again. Threads: any; of two waiting, one gets the result.
-/// Blocking: yes. Errors: KVPATH_RETRY: not finished in limit_ms, the handle stays and the task goes on;
-/// KVPATH_NOT_FOUND: no such handle, or the shard's status (see kvpath_last_error()); the shard statuses of
-/// kvpath_load() and kvpath_dump().
+/// Ownership: the task's memory is the caller's again. Threads: any; of two waiting, one gets the
+/// result.
+/// Blocking: yes. Errors: KVPATH_RETRY: not finished in limit_ms, the handle stays and the task
+/// goes on; KVPATH_NOT_FOUND: no such handle, or the shard's status (see kvpath_last_error()); the
+/// shard statuses of kvpath_load() and kvpath_dump().
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_wait(
     store: kvpath_store_t,
@@ -165,11 +171,12 @@ pub extern "C" fn kvpath_wait(
     guard(|| handle::find(store)?.wait(task, limit_ms)?.first_error())
 }
 
-/// kvpath_wait(), which also gives one status per shard, in the order of the call. `statuses` is filled whenever the
-/// handle is consumed, also when the returned status is an error.
+/// kvpath_wait(), which also gives one status per shard, in the order of the call. `statuses` is
+/// filled whenever the handle is consumed, also when the returned status is an error.
 ///
 /// Ownership: as kvpath_wait(). Threads: as kvpath_wait(). Blocking: as kvpath_wait().
-/// Errors: as kvpath_wait(), and KVPATH_INVALID_PARAM where `count` is less than the task's shards (the handle stays).
+/// Errors: as kvpath_wait(), and KVPATH_INVALID_PARAM where `count` is less than the task's shards
+/// (the handle stays).
 ///
 /// # Safety
 /// `statuses` is valid for `count` writes.
@@ -199,18 +206,19 @@ pub unsafe extern "C" fn kvpath_wait_results(
     })
 }
 
-/// Ends what has not started of a task: those shards get KVPATH_CANCELLED, running ones go on. The handle stays and
-/// is waited for as ever.
+/// Ends what has not started of a task: those shards get KVPATH_CANCELLED, running ones go on. The
+/// handle stays and is waited for as ever.
 ///
-/// Ownership: unchanged; the memory is the task's until it has finished. Threads: any. Blocking: never.
+/// Ownership: unchanged; the memory is the task's until it has finished. Threads: any. Blocking:
+/// never.
 /// Errors: KVPATH_NOT_FOUND (no such handle), KVPATH_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_cancel(store: kvpath_store_t, task: kvpath_task_t) -> kvpath_status_t {
     guard(|| handle::find(store)?.cancel(task))
 }
 
-/// Drops a handle whose result nobody will ask for. The task itself goes on to its end, and its memory must live
-/// until then: forget a running task only if its memory outlives the store.
+/// Drops a handle whose result nobody will ask for. The task itself goes on to its end, and its
+/// memory must live until then: forget a running task only if its memory outlives the store.
 ///
 /// Ownership: as above. Threads: any. Blocking: never.
 /// Errors: KVPATH_NOT_FOUND (no such handle), KVPATH_CLOSED.
@@ -219,9 +227,9 @@ pub extern "C" fn kvpath_forget(store: kvpath_store_t, task: kvpath_task_t) -> k
     guard(|| handle::find(store)?.forget(task))
 }
 
-/// Lists tasks that have finished since they were last listed, each once, oldest first, at most `max`; *count
-/// becomes their number. The handles stay until kvpath_wait() consumes them (it returns at once) or
-/// kvpath_forget() drops them.
+/// Lists tasks that have finished since they were last listed, each once, oldest first, at most
+/// `max`; *count becomes their number. The handles stay until kvpath_wait() consumes them (it
+/// returns at once) or kvpath_forget() drops them.
 ///
 /// Ownership: none. Threads: any. Blocking: never. Errors: KVPATH_INVALID_PARAM, KVPATH_CLOSED.
 ///
@@ -246,8 +254,8 @@ pub unsafe extern "C" fn kvpath_finished(
     })
 }
 
-/// A descriptor that poll(2) shows readable while kvpath_finished() has something to list. Do not read, write or
-/// close it.
+/// A descriptor that poll(2) shows readable while kvpath_finished() has something to list. Do not
+/// read, write or close it.
 ///
 /// Ownership: the library's, closed by kvpath_close(). Threads: any. Blocking: never.
 /// Errors: KVPATH_OS_ERROR (no descriptor left), KVPATH_CLOSED.

@@ -1,14 +1,15 @@
-//! What crosses the C ABI by value or by layout. `ctest/layout_test.c` asserts the same offsets on the C side.
+//! What crosses the C ABI by value or by layout. `ctest/layout_test.c` asserts the same offsets on
+//! the C side.
 
 use std::ffi::{c_char, c_void};
 
-/// An open store. A number, not a pointer: using it after kvpath_close() is an error, not a crash. 0 is never a
-/// store.
+/// An open store. A number, not a pointer: using it after kvpath_close() is an error, not a crash.
+/// 0 is never a store.
 #[expect(non_camel_case_types, reason = "the name that C sees")]
 pub type kvpath_store_t = u64;
 
-/// A task: one kvpath_load() or kvpath_dump() call. Handles of one store only grow, are never used again, and
-/// are never 0.
+/// A task: one kvpath_load() or kvpath_dump() call. Handles of one store only grow, are never used
+/// again, and are never 0.
 #[expect(non_camel_case_types, reason = "the name that C sees")]
 pub type kvpath_task_t = u64;
 
@@ -30,8 +31,8 @@ pub struct kvpath_shard_t {
     pub index: u32,
     /// Entries of `addrs`: must be shard_size / tensor_size.
     pub addr_count: u32,
-    /// One address a tensor, each of tensor_size bytes, any alignment. The array is read during the call only;
-    /// the memory it points to belongs to the task until the task has finished.
+    /// One address a tensor, each of tensor_size bytes, any alignment. The array is read during the
+    /// call only; the memory it points to belongs to the task until the task has finished.
     pub addrs: *const *mut c_void,
 }
 
@@ -155,9 +156,9 @@ pub const KVPATH_LOG_INFO: i32 = 3;
 /// Log levels: for the developers of kvpath.
 pub const KVPATH_LOG_DEBUG: i32 = 4;
 
-/// Receives log messages: a level, a stable message id (for example "KV1001"), a text, and `user` as it was
-/// given. Runs on a library thread of its own, never under a lock of kvpath; may not call kvpath. The strings are
-/// valid during the call only.
+/// Receives log messages: a level, a stable message id (for example "KV1001"), a text, and `user`
+/// as it was given. Runs on a library thread of its own, never under a lock of kvpath; may not call
+/// kvpath. The strings are valid during the call only.
 #[expect(non_camel_case_types, reason = "the name that C sees")]
 pub type kvpath_log_fn = Option<
     unsafe extern "C" fn(level: i32, id: *const c_char, text: *const c_char, user: *mut c_void),

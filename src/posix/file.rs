@@ -1,7 +1,8 @@
 //! Files and directories by full path: one function a system call, EINTR continued, errno kept.
 //!
-//! No function follows a symbolic link in the last component (R9). Descriptors close on exec and are owned by
-//! [`OwnedFd`], except that [`close`] tells the error that a plain drop would lose (R35).
+//! No function follows a symbolic link in the last component (R9). Descriptors close on exec and
+//! are owned by [`OwnedFd`], except that [`close`] tells the error that a plain drop would lose
+//! (R35).
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -71,7 +72,8 @@ pub fn open_directory(path: &CStr) -> Result<OwnedFd, i32> {
     open_with(path, libc::O_RDONLY | libc::O_DIRECTORY, 0)
 }
 
-/// Closes, and tells the error. The descriptor is gone either way; EINTR is not repeated (Linux has released it).
+/// Closes, and tells the error. The descriptor is gone either way; EINTR is not repeated (Linux has
+/// released it).
 pub fn close(fd: OwnedFd) -> Result<(), i32> {
     let raw = fd.into_raw_fd();
     // SAFETY: `into_raw_fd` handed the descriptor over; nobody else closes it.
@@ -100,7 +102,8 @@ pub fn write_at(fd: &OwnedFd, buffer: &[u8], offset: u64) -> Result<usize, i32> 
     retry_size(|| unsafe { libc::pwrite(fd.as_raw_fd(), source, bytes, offset) })
 }
 
-/// Reads once at `offset` into several pieces of memory that this process may not own as references.
+/// Reads once at `offset` into several pieces of memory that this process may not own as
+/// references.
 ///
 /// # Safety
 /// Every piece is valid for writes until the call returns.
@@ -150,8 +153,8 @@ pub fn reserve(fd: &OwnedFd, bytes: u64) -> Result<(), i32> {
         .map(drop)
 }
 
-/// Renames; with `no_replace`, EEXIST where `to` exists, and EINVAL, ENOSYS or EOPNOTSUPP where the file system
-/// cannot tell.
+/// Renames; with `no_replace`, EEXIST where `to` exists, and EINVAL, ENOSYS or EOPNOTSUPP where the
+/// file system cannot tell.
 pub fn rename(from: &CStr, to: &CStr, no_replace: bool) -> Result<(), i32> {
     let flags = if no_replace { libc::RENAME_NOREPLACE } else { 0 };
     let at = libc::AT_FDCWD;
@@ -175,7 +178,8 @@ pub fn unlink(path: &CStr) -> Result<(), i32> {
     retry(|| unsafe { libc::unlink(path.as_ptr()) }).map(drop)
 }
 
-/// Makes a directory with exactly `mode`, whatever the umask; keeps the setgid bit that it inherits (R9).
+/// Makes a directory with exactly `mode`, whatever the umask; keeps the setgid bit that it inherits
+/// (R9).
 pub fn make_directory(path: &CStr, mode: u32) -> Result<(), i32> {
     // SAFETY: the name is terminated and lives during the call.
     retry(|| unsafe { libc::mkdir(path.as_ptr(), mode) })?;
@@ -269,8 +273,8 @@ pub fn stat(path: &CStr) -> Result<Info, i32> {
     statx(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW, WHOLE)
 }
 
-/// The size of a regular file, `None` for anything else; a symbolic link is not followed. Asks for no more than
-/// that, which some file systems answer faster.
+/// The size of a regular file, `None` for anything else; a symbolic link is not followed. Asks for
+/// no more than that, which some file systems answer faster.
 pub fn file_bytes(path: &CStr) -> Result<Option<u64>, i32> {
     let mask = libc::STATX_TYPE | libc::STATX_SIZE;
     let info = statx(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW, mask)?;
@@ -282,8 +286,8 @@ pub fn stat_follow(path: &CStr) -> Result<Info, i32> {
     statx(libc::AT_FDCWD, path, 0, WHOLE)
 }
 
-/// The names in a directory, `.` and `..` left out. Names that are not UTF-8 are replaced by their lossy form,
-/// which no block and no temporary of ours has.
+/// The names in a directory, `.` and `..` left out. Names that are not UTF-8 are replaced by their
+/// lossy form, which no block and no temporary of ours has.
 pub fn list(path: &CStr) -> Result<Vec<String>, i32> {
     Ok(list_kinds(path)?.into_iter().map(|(name, _)| name).collect())
 }

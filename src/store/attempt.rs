@@ -1,4 +1,5 @@
-//! One try of one chain through one backend. Plain data; its steps are in `step.rs`, its limits in `timing.rs`.
+//! One try of one chain through one backend. Plain data; its steps are in `step.rs`, its limits in
+//! `timing.rs`.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A lane: everything that belongs to one backend and to no other (R36). [`LaneState`] is the pure part: queues,
-//! slots, and what start-up learned about the path. Owned by the core.
+//! A lane: everything that belongs to one backend and to no other (R36). [`LaneState`] is the pure
+//! part: queues, slots, and what start-up learned about the path. Owned by the core.
 
 use std::collections::VecDeque;
 

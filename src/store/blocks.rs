@@ -1,5 +1,5 @@
-//! Blocks in progress: which shards of which generation are written, and when a block may be committed (R5,
-//! R41, R42). Pure; one table per store, owned by the core.
+//! Blocks in progress: which shards of which generation are written, and when a block may be
+//! committed (R5, R41, R42). Pure; one table per store, owned by the core.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -63,7 +63,8 @@ pub struct Progress {
     pub shards: Vec<Shard>,
     /// Chains that wait for the temporary.
     pub parked: Vec<ChainId>,
-    /// Shards that other tasks want to write and that are in flight already, with their memory (R42).
+    /// Shards that other tasks want to write and that are in flight already, with their memory
+    /// (R42).
     pub behind: Vec<(u32, Shards)>,
     /// The commit that runs.
     pub commit: Option<ChainId>,
@@ -116,8 +117,8 @@ impl Progress {
             .collect()
     }
 
-    /// A backend other than `lane` through which shards were written that only its own cache may hold: they do not
-    /// count for a commit through `lane` (R42).
+    /// A backend other than `lane` through which shards were written that only its own cache may
+    /// hold: they do not count for a commit through `lane` (R42).
     #[must_use]
     pub fn cached_elsewhere(&self, lane: usize) -> Option<usize> {
         self.shards.iter().find_map(|shard| match shard {
@@ -200,7 +201,8 @@ impl Blocks {
         self.last_generation + 1
     }
 
-    /// The block in progress, begun now with a generation that was never used before if there is none.
+    /// The block in progress, begun now with a generation that was never used before if there is
+    /// none.
     pub fn begin(&mut self, id: BlockId, now: Time) -> &mut Progress {
         match self.table.entry(id) {
             Entry::Occupied(entry) => entry.into_mut(),

@@ -1,5 +1,5 @@
-//! Calls that a thread waits in: lookups, commits, removals. A call is split into chains; the last one to end
-//! wakes the thread, which then takes the answer. Pure table, owned by the core.
+//! Calls that a thread waits in: lookups, commits, removals. A call is split into chains; the last
+//! one to end wakes the thread, which then takes the answer. Pure table, owned by the core.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! A chain: one piece of work that goes from backend to backend until it succeeds or nothing is left to try
-//! (R27). A transfer, a commit, a lookup, a removal are chains. Plain data and small pure questions; who moves
-//! chains is `core.rs`.
+//! A chain: one piece of work that goes from backend to backend until it succeeds or nothing is
+//! left to try (R27). A transfer, a commit, a lookup, a removal are chains. Plain data and small
+//! pure questions; who moves chains is `core.rs`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -75,7 +75,8 @@ pub enum Work {
         generation: u64,
         /// Who is told.
         waiters: Vec<Waiter>,
-        /// The whole block, where one task dumped it: it can be written again through another backend (R42).
+        /// The whole block, where one task dumped it: it can be written again through another
+        /// backend (R42).
         rewrite: Option<Shards>,
         /// First sync what was written through this backend (R42).
         detour: Option<usize>,

@@ -17,7 +17,8 @@ fn left(clock: &Clock, deadline: Option<Time>) -> Option<Duration> {
 }
 
 impl Threads {
-    /// Closes a store (R54). Consumes the threads: what hangs after the limit is detached and harmless.
+    /// Closes a store (R54). Consumes the threads: what hangs after the limit is detached and
+    /// harmless.
     pub fn close(self, shared: &Arc<Shared>, config: &Config) -> Result<(), Error> {
         let clock = shared.clock.clone();
         let limit = config.close_timeout_ms;

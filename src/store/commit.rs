@@ -1,4 +1,5 @@
-//! Commits: how a written generation becomes a block, step by step and backend by backend (R40–R43).
+//! Commits: how a written generation becomes a block, step by step and backend by backend
+//! (R40–R43).
 
 use super::attempt::Attempt;
 use super::blocks::Shard;
@@ -36,8 +37,9 @@ impl Core {
         self.route(id, now, fx);
     }
 
-    /// Before a commit through `lane`, shards that only the cache of another path may hold are written again
-    /// (where one task has the whole block) or synced through that path (R42). Says whether this took over.
+    /// Before a commit through `lane`, shards that only the cache of another path may hold are
+    /// written again (where one task has the whole block) or synced through that path (R42). Says
+    /// whether this took over.
     pub(super) fn takes_detour(
         &mut self,
         id: ChainId,
@@ -70,7 +72,8 @@ impl Core {
         true
     }
 
-    /// The sync through the old backend failed: what only it holds is lost. Says whether there was such a sync.
+    /// The sync through the old backend failed: what only it holds is lost. Says whether there was
+    /// such a sync.
     pub(super) fn detour_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
         let Some(chain) = self.chains.get_mut(&id) else { return false };
         let Work::Commit { detour, .. } = &mut chain.work else { return false };

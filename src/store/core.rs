@@ -1,10 +1,10 @@
-//! The core: every table of a store and every decision about them, behind one lock. Pure: it takes inputs and
-//! `now`, and what must happen outside comes back in [`Effects`], to be done after the lock was let go. It never
-//! waits, never does I/O, never wakes anybody itself.
+//! The core: every table of a store and every decision about them, behind one lock. Pure: it takes
+//! inputs and `now`, and what must happen outside comes back in [`Effects`], to be done after the
+//! lock was let go. It never waits, never does I/O, never wakes anybody itself.
 //!
-//! Its parts: `core.rs` the tables and what engines ask (pull, complete) · `step.rs` the steps of an attempt ·
-//! `flow.rs` chains from backend to backend · `dump.rs` blocks in progress · `submit.rs` tasks and calls begin ·
-//! `timing.rs` limits.
+//! Its parts: `core.rs` the tables and what engines ask (pull, complete) · `step.rs` the steps of
+//! an attempt · `flow.rs` chains from backend to backend · `dump.rs` blocks in progress ·
+//! `submit.rs` tasks and calls begin · `timing.rs` limits.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -62,7 +62,8 @@ fn unknown(direct: bool) -> PathFacts {
 }
 
 impl Core {
-    /// A core with nothing to do. A path that failed its check starts excluded (R13); `mask` is where the availability mask is published (R18).
+    /// A core with nothing to do. A path that failed its check starts excluded (R13); `mask` is
+    /// where the availability mask is published (R18).
     #[must_use]
     pub fn new(
         rules: Rules,

@@ -225,8 +225,8 @@ impl Core {
         self.discard(block, generation, now, fx);
     }
 
-    /// A temporary could not be removed: it is tried again once a path works, and at close. What is over
-    /// the limit stays for the sweep of the next open (R46).
+    /// A temporary could not be removed: it is tried again once a path works, and at close. What is
+    /// over the limit stays for the sweep of the next open (R46).
     pub(super) fn keep_leftover(&mut self, block: BlockId, generation: u64) {
         if self.leftovers.len() < MAX_LEFTOVERS {
             self.leftovers.insert((block, generation));
@@ -246,15 +246,12 @@ impl Core {
         self.route(id, now, fx);
     }
 
-    /// An attempt that could create a temporary has returned: if its generation is over, the file goes (R5).
+    /// An attempt that could create a temporary has returned: if its generation is over, the file
+    /// goes (R5).
     pub(super) fn after_creation(&mut self, attempt: &Attempt, now: Time, fx: &mut Effects) {
         let Some(generation) = attempt.creates else { return };
-        let live = self.blocks.live(&attempt.block, generation).is_some();
-        let committing = self.chains.values().any(|chain| {
-            chain.block == attempt.block
-                && matches!(chain.work, Work::Commit { generation: g, .. } if g == generation)
-        });
-        if !live && !committing {
+        // While it is being committed, it is still live.
+        if self.blocks.live(&attempt.block, generation).is_none() {
             self.discard(attempt.block, generation, now, fx);
         }
     }

@@ -60,8 +60,8 @@ pub enum Temporary {
     Unknown,
 }
 
-/// Reads the name of a temporary: `<what>.<writer>-<number>.tmp`, where `<what>` is a block, `probe-<number>` or
-/// `.kvpath`.
+/// Reads the name of a temporary: `<what>.<writer>-<number>.tmp`, where `<what>` is a block,
+/// `probe-<number>` or `.kvpath`.
 #[must_use]
 pub fn parse_temporary(name: &str) -> Temporary {
     let is_block = |what: &str| {
@@ -93,7 +93,8 @@ pub struct Layout {
 }
 
 fn c_string(path: String) -> CString {
-    // Roots were checked for NUL with the configuration (R3), and nothing else of a path can contain one.
+    // Roots were checked for NUL with the configuration (R3), and nothing else of a path can
+    // contain one.
     CString::new(path).unwrap_or_default()
 }
 
@@ -137,7 +138,8 @@ impl Layout {
         1 << (4 * self.digits)
     }
 
-    /// Where temporaries may be, by number: every `dir` that open makes, then the root itself (empty).
+    /// Where temporaries may be, by number: every `dir` that open makes, then the root itself
+    /// (empty).
     #[must_use]
     pub fn swept(&self, number: u32) -> String {
         if number == self.dirs() { String::new() } else { self.dir_number(number) }

@@ -1,7 +1,8 @@
-//! Lookups (R61–R63): the waiting half, on the caller's thread, which never enters the file system itself.
+//! Lookups (R61–R63): the waiting half, on the caller's thread, which never enters the file system
+//! itself.
 //!
-//! Prefix and last ask in growing slices, so that a miss at the near end costs one question and a long hit keeps all
-//! lanes busy.
+//! Prefix and last ask in growing slices, so that a miss at the near end costs one question and a
+//! long hit keeps all lanes busy.
 
 use super::shared::Shared;
 use super::submit::closed;

@@ -1,7 +1,8 @@
 //! Floor 3: what a block store means. [`Store`] is the face that `ffi` calls.
 //!
-//! Who shares what is listed in `shared.rs`; every table and decision is in `core.rs` and its parts; pure modules are
-//! `routing`, `layout`, `chain`, `blocks`, `task`, `call`, `backend`, and the core itself.
+//! Who shares what is listed in `shared.rs`; every table and decision is in `core.rs` and its
+//! parts; pure modules are `routing`, `layout`, `chain`, `blocks`, `task`, `call`, `backend`, and
+//! the core itself.
 
 mod attempt;
 mod backend;
@@ -75,7 +76,8 @@ impl Store {
     /// Closes the store (R54).
     ///
     /// # Errors
-    /// `Closed` where another call closes it already; `Timeout` where threads still hang after close_timeout_ms.
+    /// `Closed` where another call closes it already; `Timeout` where threads still hang after
+    /// close_timeout_ms.
     pub fn close(&self) -> Result<(), Error> {
         let Some(threads) = self.threads.lock().take() else {
             return Err(Error::new(Status::Closed, "the store is being closed already"));

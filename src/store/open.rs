@@ -31,7 +31,8 @@ const IDLE_IN_FLIGHT: usize = 1;
 const CHECKER: &str = "ucm_posix_open";
 /// How long a failing open waits for probe threads that do not hang.
 const PROBE_THREADS_END: Duration = Duration::from_secs(1);
-/// Stack of probe threads: as small as the page-sized buffers allow, since their number has no limit (R52).
+/// Stack of probe threads: as small as the page-sized buffers allow, since their number has no
+/// limit (R52).
 const PROBE_STACK_BYTES: usize = 128 << 10;
 
 /// The permanent threads of a store.

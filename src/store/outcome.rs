@@ -30,7 +30,8 @@ impl Core {
         self.record(lane, state::Outcome::Failure { block, blame }, now, fx);
     }
 
-    /// Takes an outcome into a backend's window, and does what a change of state asks for (R21, R25, R36).
+    /// Takes an outcome into a backend's window, and does what a change of state asks for (R21,
+    /// R25, R36).
     pub(super) fn record(
         &mut self,
         lane: usize,

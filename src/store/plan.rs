@@ -1,4 +1,5 @@
-//! How the shards of one call become transfers: sorted, checked, joined where they are adjacent (R38). Pure.
+//! How the shards of one call become transfers: sorted, checked, joined where they are adjacent
+//! (R38). Pure.
 
 use super::chain::Shards;
 use super::dump::join_memory;

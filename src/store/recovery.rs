@@ -1,5 +1,5 @@
-//! How the health threads see the store: what is excluded, how it is probed, and where an outcome goes (R50–R53,
-//! R60).
+//! How the health threads see the store: what is excluded, how it is probed, and where an outcome
+//! goes (R50–R53, R60).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -77,8 +77,8 @@ impl Link {
 }
 
 impl Link {
-    /// A marker that is gone everywhere, while the mounts are what they were at open, was wiped with the
-    /// storage: it is made again, so that the store goes on with an empty storage (R8).
+    /// A marker that is gone everywhere, while the mounts are what they were at open, was wiped
+    /// with the storage: it is made again, so that the store goes on with an empty storage (R8).
     fn wiped(&self, storage: Uuid) -> bool {
         match remake_marker(&self.startup, &self.roots_at_open, storage) {
             Ok(Remade::Made) => {
@@ -149,7 +149,8 @@ impl Watched for Link {
 }
 
 impl Core {
-    /// What a probe of this backend must know: the storage that it showed, and whether it runs direct.
+    /// What a probe of this backend must know: the storage that it showed, and whether it runs
+    /// direct.
     pub(super) fn probe_facts(&self, lane: usize) -> (Option<Uuid>, Option<bool>) {
         let facts = &self.lanes[lane].facts;
         (facts.storage, facts.storage.map(|_| facts.direct))

@@ -1,5 +1,5 @@
-//! What an operator sees: health and statistics, as structs, JSON and Prometheus text (R56, R90, R92). Reads; decides
-//! nothing.
+//! What an operator sees: health and statistics, as structs, JSON and Prometheus text (R56, R90,
+//! R92). Reads; decides nothing.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,8 @@ use crate::health::executor::Unfinished;
 use crate::health::state::{Transition, Why};
 use crate::stats::Snapshot;
 
-/// Supervisor, monitor: always there. The breaker is counted where it runs, workers by their engines.
+/// Supervisor, monitor: always there. The breaker is counted where it runs, workers by their
+/// engines.
 const PERMANENT_THREADS: usize = 2;
 
 /// What does not change while a store is open.

@@ -16,8 +16,8 @@ fn mix(value: u64) -> u64 {
     value ^ (value >> SHIFT)
 }
 
-/// H of R14: `std::hash<std::string_view>` of libstdc++ over the id's 16 bytes, so that this store and the
-/// existing C++ one choose the same backend.
+/// H of R14: `std::hash<std::string_view>` of libstdc++ over the id's 16 bytes, so that this store
+/// and the existing C++ one choose the same backend.
 #[must_use]
 pub fn hash(id: &BlockId) -> u64 {
     let mut state = SEED ^ (id.0.len() as u64).wrapping_mul(MULTIPLIER);
@@ -36,7 +36,8 @@ pub fn primary(id: &BlockId, n: usize) -> usize {
     usize::try_from(hash(id) % n as u64).unwrap_or(0)
 }
 
-/// The next candidate: from `primary` on, wrapping, the first that is in `available` and not in `tried`.
+/// The next candidate: from `primary` on, wrapping, the first that is in `available` and not in
+/// `tried`.
 #[must_use]
 pub fn next(primary: usize, n: usize, available: u64, tried: u64) -> Option<usize> {
     (0..n).map(|step| (primary + step) % n).find(|lane| (available & !tried) >> lane & 1 == 1)

@@ -1,4 +1,5 @@
-//! What the core was configured with: the configuration, brought to the form in which decisions need it.
+//! What the core was configured with: the configuration, brought to the form in which decisions
+//! need it.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! What the threads of a store share, and the only way to the core: [`Shared::with`] takes its lock, and does what
-//! the core asked for after the lock is free.
+//! What the threads of a store share, and the only way to the core: [`Shared::with`] takes its
+//! lock, and does what the core asked for after the lock is free.
 //!
-//! Shared: the core (one lock, a leaf) · the engines (made once at open) · the availability mask (an atomic, R18) ·
-//! the alarm, the event descriptor and the quiet flag (each a leaf lock of its own).
+//! Shared: the core (one lock, a leaf) · the engines (made once at open) · the availability mask
+//! (an atomic, R18) · the alarm, the event descriptor and the quiet flag (each a leaf lock of its
+//! own).
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,5 +1,5 @@
-//! The steps of an attempt: which op comes first, which comes next, and what an outcome means (R7, R23, R24,
-//! R40–R43). Every engine runs the same steps, because they are decided here.
+//! The steps of an attempt: which op comes first, which comes next, and what an outcome means (R7,
+//! R23, R24, R40–R43). Every engine runs the same steps, because they are decided here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,8 @@ pub enum Step {
         /// Replace.
         replace: bool,
     },
-    /// Look what is under the final name: it was there before the rename (`true`), or the temporary was not.
+    /// Look what is under the final name: it was there before the rename (`true`), or the temporary
+    /// was not.
     StatFinal {
         /// The name was taken.
         taken: bool,
@@ -79,8 +80,8 @@ pub enum Verdict {
     Success(Done),
     /// The block is not there: no outcome for the window.
     NotFound,
-    /// The temporary is gone from a path that shows the storage: no outcome for the window, but the next backend is
-    /// asked.
+    /// The temporary is gone from a path that shows the storage: no outcome for the window, but the
+    /// next backend is asked.
     Vanished(Failure),
     /// The attempt failed.
     Fail(Failure),

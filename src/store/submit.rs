@@ -1,5 +1,5 @@
-//! How work begins: tasks, lookups, removals, commits (R26, R38, R42, R61), and how the store stops taking it
-//! (R54).
+//! How work begins: tasks, lookups, removals, commits (R26, R38, R42, R61), and how the store stops
+//! taking it (R54).
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ impl Core {
     /// Accepts a task.
     ///
     /// # Errors
-    /// `Closed`, `Retry` (too much is queued, or too many blocks are unfinished), `StoreUnhealthy`, `InvalidParam`.
+    /// `Closed`, `Retry` (too much is queued, or too many blocks are unfinished), `StoreUnhealthy`,
+    /// `InvalidParam`.
     pub fn submit(
         &mut self,
         kind: TaskKind,
@@ -270,7 +271,8 @@ impl Core {
         Ok(Some((call, cell.unwrap_or_default())))
     }
 
-    /// `kvpath_commit(id, false)`: drops what was written of a block. Says whether there was anything.
+    /// `kvpath_commit(id, false)`: drops what was written of a block. Says whether there was
+    /// anything.
     ///
     /// # Errors
     /// `Closed`.
@@ -288,7 +290,8 @@ impl Core {
         self.calls.take(call)
     }
 
-    /// Stops taking work (R54): what is queued ends with CLOSED, commits apart; what runs goes on without retry.
+    /// Stops taking work (R54): what is queued ends with CLOSED, commits apart; what runs goes on
+    /// without retry.
     pub fn begin_close(&mut self, now: Time, fx: &mut Effects) {
         self.closing = true;
         self.sweeping = None;
@@ -305,7 +308,8 @@ impl Core {
         self.note_quiet(fx);
     }
 
-    /// Drops the unfinished blocks of a store that has nothing running any more, and removes their files.
+    /// Drops the unfinished blocks of a store that has nothing running any more, and removes their
+    /// files.
     pub fn drop_all_blocks(&mut self, now: Time, fx: &mut Effects) {
         let all = self.blocks.all();
         if !all.is_empty() {

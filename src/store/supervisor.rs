@@ -1,6 +1,6 @@
-//! The supervisor: the one permanent thread `ucm_posix_sup`. It judges limits (R28) and makes the lanes' threads, so
-//! that they inherit its CPUs (R57). It never touches the file system, and sleeps without waking while there is
-//! nothing to judge.
+//! The supervisor: the one permanent thread `ucm_posix_sup`. It judges limits (R28) and makes the
+//! lanes' threads, so that they inherit its CPUs (R57). It never touches the file system, and
+//! sleeps without waking while there is nothing to judge.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;

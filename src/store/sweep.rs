@@ -1,4 +1,5 @@
-//! The sweep of temporaries that dead writers left (R46): one `dir` after another, as work that can wait.
+//! The sweep of temporaries that dead writers left (R46): one `dir` after another, as work that can
+//! wait.
 
 use super::chain::Work;
 use super::core::Core;

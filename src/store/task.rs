@@ -1,5 +1,5 @@
-//! Tasks and calls: who waits for what, and results that nobody has asked for yet (R26). Pure tables, owned by
-//! the core; a [`Cell`] is the only thing that a waiting thread shares with it.
+//! Tasks and calls: who waits for what, and results that nobody has asked for yet (R26). Pure
+//! tables, owned by the core; a [`Cell`] is the only thing that a waiting thread shares with it.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,7 +32,8 @@ impl Cell {
     /// Waits at most `limit` (`None`: as long as it takes); says whether it has finished.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
         let mut done = self.done.lock();
-        // The one real clock read outside clock.rs would be here; the condition variable does it for us.
+        // The one real clock read outside clock.rs would be here; the condition variable does it
+        // for us.
         match limit {
             None => self.changed.wait_while(&mut done, |done| !*done),
             Some(limit) => {
@@ -141,7 +142,8 @@ impl Tasks {
         self.trim();
     }
 
-    /// Consumed handles are left in the queues and thrown out here, at a cost that is constant on average.
+    /// Consumed handles are left in the queues and thrown out here, at a cost that is constant on
+    /// average.
     fn trim(&mut self) {
         let limit = 2 * self.finished.len() + 64;
         if self.order.len() > limit {

@@ -1,5 +1,5 @@
-//! Limits: what the judge does when time has passed, and what happens to attempts that outlive their chain (R28,
-//! R29, R32). The judge never touches the file system; it only moves tables.
+//! Limits: what the judge does when time has passed, and what happens to attempts that outlive
+//! their chain (R28, R29, R32). The judge never touches the file system; it only moves tables.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use crate::health::class::{self, Context, Operation};
 use crate::health::state;
 use crate::log::Level;
 
-/// A judge that wakes this much later than armed has slept (SIGSTOP, a paused VM), and so have the workers (R28).
+/// A judge that wakes this much later than armed has slept (SIGSTOP, a paused VM), and so have the
+/// workers (R28).
 pub const OVERSLEPT: Duration = Duration::from_millis(100);
 
 impl Attempt {
@@ -45,8 +46,8 @@ impl Attempt {
 }
 
 impl Core {
-    /// Time has passed: ends what is over its limit, and says when to look again. `armed` is when the judge meant
-    /// to wake.
+    /// Time has passed: ends what is over its limit, and says when to look again. `armed` is when
+    /// the judge meant to wake.
     pub fn judge(&mut self, now: Time, fx: &mut Effects) -> Option<Time> {
         if let Some(armed) = self.armed {
             let slept = now.since(armed);
@@ -102,7 +103,8 @@ impl Core {
         }
     }
 
-    /// A list of files has a limit for each file: one that began its present file later is not over it (R63).
+    /// A list of files has a limit for each file: one that began its present file later is not over
+    /// it (R63).
     fn moved_on(&mut self, tag: Tag, now: Time) -> bool {
         let Some((_, limit)) = self.rules.lookup_limit else { return false };
         let Some(attempt) = self.attempts.get_mut(&tag) else { return false };
@@ -258,8 +260,8 @@ impl Core {
         self.blocks.touch_busy(since, now);
     }
 
-    /// Ends a chain from outside with `error`: queued ones at once, running ones without waiting for the kernel,
-    /// unless a worker is inside the caller's memory at this moment (R30).
+    /// Ends a chain from outside with `error`: queued ones at once, running ones without waiting
+    /// for the kernel, unless a worker is inside the caller's memory at this moment (R30).
     pub(super) fn terminate(&mut self, id: ChainId, error: Error, now: Time, fx: &mut Effects) {
         let Some(chain) = self.chains.get_mut(&id) else { return };
         let Place::Running(tag) = chain.place else {
@@ -338,7 +340,8 @@ impl Core {
         Some(class::classify(failure, context).counts().then(|| failure.clone()))
     }
 
-    /// An attempt whose chain ended without it has come back within its limit: recorded as what it was (R28).
+    /// An attempt whose chain ended without it has come back within its limit: recorded as what it
+    /// was (R28).
     pub(super) fn watched(
         &mut self,
         attempt: &Attempt,

@@ -1,1 +1,3 @@
 //! Whole-library tests that need the inside.
+
+mod tidy;

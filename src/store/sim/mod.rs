@@ -1,9 +1,12 @@
-//! Seeded simulation of the core: a model storage behind several paths that fail, hang and come back, a manual clock,
-//! and random callers. What must hold is checked after every step; a failing seed is printed and becomes a named
-//! test.
+//! Seeded simulation of the core: a model storage behind several paths that fail, hang and come
+//! back, a manual clock, and random callers. What must hold is checked after every step; a failing
+//! seed is printed and becomes a named test.
 //!
-//! The words for faults are those of the fault decorator and of the fault file system: fail, hang, release.
+//! The words for faults are those of the fault decorator and of the fault file system: fail, hang,
+//! release.
 
+mod checks;
+mod kernel;
 mod model;
 mod world;
 

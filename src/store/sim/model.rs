@@ -1,5 +1,6 @@
-//! The model storage: files by name below the root, one set behind all paths. A write that only one path's cache
-//! holds is remembered as such, so that a commit through another path can be caught (R42).
+//! The model storage: files by name below the root, one set behind all paths. A write that only one
+//! path's cache holds is remembered as such, so that a commit through another path can be caught
+//! (R42).
 
 use std::collections::HashMap;
 
@@ -90,7 +91,8 @@ impl Storage {
             let new = &bytes[range.start - start..range.end - start];
             let same = file.bytes[range.clone()] == *new;
             file.bytes[range].copy_from_slice(new);
-            // The same bytes once more, from a late twin, take nothing away from where they are already.
+            // The same bytes once more, from a late twin, take nothing away from where they are
+            // already.
             file.cached[shard] = match (safe, same, file.cached[shard]) {
                 (true, _, _) | (false, true, 0) => 0,
                 (false, true, others) => others | 1 << lane,

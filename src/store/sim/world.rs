@@ -5,20 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::model::{BLOCK, Phase, SHARD, Storage, is_block};
+use super::model::{BLOCK, Phase, SHARD, Storage};
 use crate::clock::Clock;
 use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
-use crate::engine::{Done, Op, OpKind, Outcome, Segment, Tag, Want};
-use crate::error::{Cause, Failure, Step};
+use crate::engine::{Op, Segment, Tag, Want};
+use crate::error::{Failure, Step};
 use crate::health::marker::{Marker, Uuid};
-use crate::health::state::BackendState;
 use crate::store::backend::{PathFacts, Slots};
 use crate::store::core::Core;
 use crate::store::effects::Effects;
 use crate::store::layout::{Layout, Writer};
 use crate::store::plan::Plan;
 use crate::store::rules::Rules;
-use crate::store::task::Found;
 use crate::store::types::{BlockId, ShardRequest, TaskKind};
 
 /// What is simulated.
@@ -40,46 +38,46 @@ impl Default for Mode {
 
 const BLOCKS: u8 = 6;
 const ALL: u32 = 4;
-const TASK_LIMIT: Duration = Duration::from_millis(3_000);
+pub const TASK_LIMIT: Duration = Duration::from_millis(3_000);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Path {
+pub enum Path {
     Healthy,
     Failing(i32),
     Hanging,
 }
 
-struct Running {
-    op: Op,
-    lane: usize,
-    phase: Phase,
+pub struct Running {
+    pub op: Op,
+    pub lane: usize,
+    pub phase: Phase,
     /// Its gate was entered for the whole op (`borrowed`).
-    inside: bool,
+    pub inside: bool,
 }
 
-struct Job {
-    kind: TaskKind,
-    memory: Vec<u8>,
-    shards: Vec<u32>,
+pub struct Job {
+    pub kind: TaskKind,
+    pub memory: Vec<u8>,
+    pub shards: Vec<u32>,
     /// The bytes when the task had ended.
-    ended: Option<Vec<u8>>,
+    pub ended: Option<Vec<u8>>,
 }
 
 pub struct World {
-    core: Core,
-    clock: Clock,
-    mode: Mode,
-    random: u64,
-    storage: Storage,
-    paths: Vec<Path>,
-    running: HashMap<Tag, Running>,
-    jobs: HashMap<u64, Job>,
+    pub core: Core,
+    pub clock: Clock,
+    pub mode: Mode,
+    pub random: u64,
+    pub storage: Storage,
+    pub paths: Vec<Path>,
+    pub running: HashMap<Tag, Running>,
+    pub jobs: HashMap<u64, Job>,
     versions: HashMap<BlockId, (u64, u8)>,
     last_version: u8,
 }
 
 /// The byte of a shard of a version; 0 is what holes have.
-fn content(block: BlockId, version: u8, shard: usize) -> u8 {
+pub fn content(block: BlockId, version: u8, shard: usize) -> u8 {
     1 + (version.wrapping_mul(31) ^ block.0[0].wrapping_mul(7) ^ u8::try_from(shard).unwrap()) % 250
 }
 
@@ -146,7 +144,7 @@ impl World {
         }
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
@@ -160,7 +158,7 @@ impl World {
     }
 
     /// Runs something on the core.
-    fn with<R>(
+    pub fn with<R>(
         &mut self,
         body: impl FnOnce(&mut Core, crate::clock::Time, &mut Effects) -> R,
     ) -> R {
@@ -278,7 +276,7 @@ impl World {
         }
     }
 
-    fn probe(&mut self) {
+    pub fn probe(&mut self) {
         for lane in self.core.health.excluded() {
             let outcome = match self.paths[lane] {
                 Path::Healthy => Ok(None),
@@ -288,216 +286,17 @@ impl World {
         }
     }
 
-    fn pull(&mut self) {
+    pub fn pull(&mut self) {
         let lane = self.below(self.paths.len());
         self.pull_from(lane);
     }
 
-    fn pull_from(&mut self, lane: usize) -> bool {
+    pub fn pull_from(&mut self, lane: usize) -> bool {
         let op = self.with(|core, now, fx| core.pull(lane, Want::Any, now, fx));
         let Some(op) = op else { return false };
         let tag = op.tag;
         let running = Running { op, lane, phase: Phase::New, inside: false };
         assert!(self.running.insert(tag, running).is_none(), "a tag was used twice");
         true
-    }
-
-    /// One running op goes one phase further.
-    fn proceed(&mut self) {
-        let mut tags: Vec<Tag> = self.running.keys().copied().collect();
-        tags.sort_unstable();
-        if tags.is_empty() {
-            return self.pull();
-        }
-        let tag = tags[self.below(tags.len())];
-        self.proceed_with(tag);
-    }
-
-    fn proceed_with(&mut self, tag: Tag) {
-        let Some(mut running) = self.running.remove(&tag) else { return };
-        let lane = running.lane;
-        let fails = self.below(3) > 0;
-        let outcome = match self.paths[lane] {
-            Path::Hanging => None,
-            Path::Failing(errno) if fails => {
-                let step = if matches!(running.op.kind, OpKind::Write(_)) {
-                    Step::Write
-                } else {
-                    Step::Read
-                };
-                Some(Err(Failure::errno(step, errno)))
-            }
-            _ => self.phase(&mut running),
-        };
-        match outcome {
-            None => {
-                self.running.insert(tag, running);
-            }
-            Some(outcome) => {
-                if running.inside {
-                    let _still_current = running.op.gate.leave();
-                }
-                self.with(|core, now, fx| core.complete(tag, outcome, now, fx));
-            }
-        }
-    }
-
-    fn phase(&mut self, running: &mut Running) -> Option<Outcome> {
-        let gate = &running.op.gate;
-        let isolated = self.mode.isolated;
-        let given_up = Err(Failure { step: Step::Write, cause: Cause::GivenUp });
-        if !isolated && !running.inside && matches!(running.phase, Phase::New) {
-            if !gate.enter() {
-                return Some(given_up);
-            }
-            running.inside = true;
-        }
-        match (&running.op.kind, &running.phase) {
-            (OpKind::Read(transfer), Phase::New) => match self.storage.open_read(transfer) {
-                Ok(inode) => running.phase = Phase::Open(inode),
-                Err(failure) => return Some(Err(failure)),
-            },
-            (OpKind::Write(transfer), Phase::New) => {
-                if isolated && gate.revoked() && self.random & 64 == 0 {
-                    return Some(given_up);
-                }
-                // A create that hung happens now, whoever gave it up.
-                match self.storage.open_write(transfer) {
-                    Ok(inode) => running.phase = Phase::Open(inode),
-                    Err(failure) => return Some(Err(failure)),
-                }
-            }
-            (OpKind::Read(transfer), Phase::Open(inode)) => {
-                if isolated && !gate.enter() {
-                    return Some(given_up);
-                }
-                let start = usize::try_from(transfer.offset).unwrap();
-                let end = start + usize::try_from(transfer.memory.bytes()).unwrap();
-                let bytes = &self.storage.inodes[*inode].bytes[start..end];
-                // SAFETY: inside the gate; jobs keep their memory until the end of the run.
-                unsafe { transfer.memory.copy_in(0, bytes) };
-                if isolated && !gate.leave() {
-                    return Some(given_up);
-                }
-                return Some(Ok(Done::Unit));
-            }
-            (OpKind::Write(transfer), Phase::Open(inode)) => {
-                if isolated && !gate.enter() {
-                    return Some(given_up);
-                }
-                let mut bytes = vec![0; usize::try_from(transfer.memory.bytes()).unwrap()];
-                // SAFETY: as above.
-                unsafe { transfer.memory.copy_out(0, &mut bytes) };
-                if isolated && !gate.leave() {
-                    return Some(given_up);
-                }
-                running.phase = Phase::InKernel(*inode, bytes);
-            }
-            (OpKind::Write(transfer), Phase::InKernel(inode, bytes)) => {
-                self.storage.land(*inode, transfer, bytes, running.lane);
-                let durable = transfer.direct || transfer.sync;
-                return Some(Ok(Done::Written { durable }));
-            }
-            (kind, _) => return Some(self.storage.metadata(kind, running.lane)),
-        }
-        None
-    }
-
-    /// Every visible block is whole and of one version.
-    fn check_blocks(&self) {
-        for (name, inode) in &self.storage.names {
-            if !is_block(name) {
-                continue;
-            }
-            let bytes = &self.storage.inodes[*inode].bytes;
-            assert_eq!(bytes.len(), BLOCK, "{name} is not whole");
-            let first = u8::from_str_radix(&name.split_once('/').unwrap().1[..2], 16).unwrap();
-            let block = BlockId(std::array::from_fn(|at| if at == 0 { first } else { 0 }));
-            let whole = |version: u8| {
-                bytes
-                    .iter()
-                    .enumerate()
-                    .all(|(at, byte)| *byte == content(block, version, at / SHARD))
-            };
-            assert!((0..=255).any(whole), "{name} is of no version: {bytes:?}");
-        }
-    }
-
-    /// Tasks that have ended: their results are right, and their memory is never touched again.
-    fn settle_jobs(&mut self) {
-        let now = self.clock.now();
-        for (handle, job) in &mut self.jobs {
-            match (&job.ended, self.core.tasks.find(*handle)) {
-                (Some(ended), _) if job.kind == TaskKind::Load => {
-                    assert_eq!(*ended, job.memory, "memory of task {handle} touched after its end");
-                }
-                (None, Found::Finished) => {
-                    let result = self.core.tasks.consume(*handle).unwrap();
-                    for (at, index) in job.shards.iter().enumerate() {
-                        let range = *index as usize * SHARD..(*index as usize + 1) * SHARD;
-                        if job.kind == TaskKind::Load && result.error(at).is_none() {
-                            let byte = job.memory[range.start];
-                            let same = job.memory[range].iter().all(|other| *other == byte);
-                            assert!(
-                                same && byte != 0,
-                                "shard {index} of task {handle} is not whole"
-                            );
-                        }
-                    }
-                    job.ended = Some(job.memory.clone());
-                }
-                (None, Found::Running(_)) if self.mode.isolated && self.mode.limits => {
-                    let task = self.core.tasks.running().find(|(other, _)| other == handle);
-                    let deadline = task.unwrap().1.deadline.unwrap();
-                    let late = now.since(deadline);
-                    assert!(late < Duration::from_millis(200), "task {handle} is over its limit");
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// All paths come back; everything ends, and nothing is left.
-    pub fn finish(&mut self) {
-        self.paths.fill(Path::Healthy);
-        for _ in 0..20 {
-            self.drain();
-            for _ in 0..8 {
-                self.probe();
-            }
-            if let Some(armed) = self.core.armed {
-                self.clock.advance(armed.since(self.clock.now()).min(TASK_LIMIT));
-                self.with(Core::judge);
-            }
-        }
-        assert!(self.core.chains.is_empty(), "{:?} {:?}", self.core.chains, self.core.blocks);
-        assert!(self.core.attempts.is_empty(), "{:?}", self.core.attempts);
-        let stats = self.core.snapshot();
-        assert_eq!((stats.in_flight, stats.abandoned, stats.queued_shards), (0, 0, 0));
-        assert!(self.jobs.values().all(|job| job.ended.is_some()), "a task never ended");
-        for health in self.core.health.backends() {
-            assert_eq!(health.state(), BackendState::Available, "a healthy path stays excluded");
-        }
-        self.with(Core::begin_close);
-        self.with(Core::drop_all_blocks);
-        self.drain();
-        assert!(self.core.is_quiet());
-        let left: Vec<&String> = self.storage.names.keys().filter(|name| !is_block(name)).collect();
-        assert!(left.is_empty(), "temporaries are left: {left:?}");
-    }
-
-    fn drain(&mut self) {
-        loop {
-            for lane in 0..self.paths.len() {
-                while self.pull_from(lane) {}
-            }
-            let tags: Vec<Tag> = self.running.keys().copied().collect();
-            if tags.is_empty() {
-                break;
-            }
-            for tag in tags {
-                self.proceed_with(tag);
-            }
-        }
     }
 }
