@@ -4,6 +4,8 @@
 //! Pure bookkeeping under the pool's lock: no thread, no clock, no system call. Owned by
 //! [`super::Pool`].
 
+#[cfg(test)]
+mod tests;
 mod threads;
 
 use std::sync::Arc;
