@@ -75,16 +75,40 @@ fn a_wake_during_a_pull_makes_the_worker_look_again() {
 }
 
 #[test]
-fn a_wake_that_counted_on_a_worker_with_an_op_falls_to_another() {
-    let (mut roster, workers) = roster(1, 1, 2);
-    let first = roster.claim().unwrap();
-    assert_eq!(settle(&mut roster, &workers[0], &first, None).0, Next::Park);
-    let second = roster.claim().unwrap();
-    // A metadata op comes while the second worker pulls a transfer, the last one allowed.
-    assert!(roster.arrived(2, true).wake.len() + roster.pulling <= 2);
-    let (next, _) = settle(&mut roster, &workers[1], &second, TRANSFER);
-    assert_eq!(next, Next::Run);
-    assert!(roster.idle.is_empty() && roster.seeking == 1, "the first was woken");
+fn metadata_is_looked_for_when_the_last_place_for_transfers_is_taken() {
+    let (mut roster, workers) = roster(1, 4, 2);
+    let idle = roster.claim().unwrap();
+    let claim = roster.claim().unwrap();
+    assert_eq!(settle(&mut roster, &workers[0], &idle, None).0, Next::Park);
+    // A transfer and a metadata op come while the second worker finds nothing.
+    roster.waiting = 0;
+    assert!(roster.arrived(1, true).wake.is_empty());
+    assert_eq!(settle(&mut roster, &workers[1], &claim, None).0, Next::Again);
+    assert_eq!(roster.arrived(1, true).wake.len(), 1);
+    let (claim, woken) = (roster.claim().unwrap(), roster.claim().unwrap());
+    assert_eq!(woken.want(true), Some(Want::Metadata));
+    assert_eq!(settle(&mut roster, &workers[1], &claim, TRANSFER), (Next::Run, 0));
+    assert_eq!(settle(&mut roster, &workers[0], &woken, METADATA), (Next::Run, 0));
+}
+
+#[test]
+fn a_scout_is_sent_once_for_each_wake_and_not_for_each_transfer() {
+    let (mut roster, workers) = roster(1, 4, 2);
+    let (claim, idle) = (roster.claim().unwrap(), roster.claim().unwrap());
+    assert_eq!(settle(&mut roster, &workers[1], &idle, None).0, Next::Park);
+    // The wake for eight counts on the one that pulls; it comes back with the only transfer.
+    roster.waiting = 0;
+    assert!(roster.arrived(8, true).wake.is_empty());
+    assert_eq!(settle(&mut roster, &workers[0], &claim, TRANSFER), (Next::Run, 1));
+    let scout = roster.claim().unwrap();
+    assert_eq!(scout.want(true), Some(Want::Metadata));
+    assert_eq!(settle(&mut roster, &workers[1], &scout, None).0, Next::Park);
+    for _ in 0..6 {
+        roster.reporting();
+        roster.finished(0, true);
+        let claim = roster.claim().unwrap();
+        assert_eq!(settle(&mut roster, &workers[0], &claim, TRANSFER), (Next::Run, 0));
+    }
 }
 
 #[test]
