@@ -4,6 +4,8 @@
 //! Pure bookkeeping under the pool's lock: no thread, no clock, no system call. Owned by
 //! [`super::Pool`].
 
+#[cfg(test)]
+mod tests;
 mod threads;
 
 use std::sync::Arc;
@@ -102,9 +104,8 @@ pub(super) struct Roster {
     /// Workers between the source and the roster: their op is not on record yet. They look again if
     /// a wake came meanwhile, so they too are on their way.
     pulling: usize,
-    /// A wake counted on a worker that was pulling; should that one come back with an op, another
-    /// must look.
-    owed: bool,
+    /// No metadata op was there when so many wakes had been seen.
+    dry: u64,
     /// Ops that were abandoned before they were on record.
     early: Vec<Tag>,
     /// Threads that the supervisor was asked for and has not made.
@@ -132,7 +133,7 @@ impl Roster {
             wakes: 0,
             seeking: 0,
             pulling: 0,
-            owed: false,
+            dry: 0,
             early: Vec::new(),
             asked: 0,
             making: 0,
@@ -172,7 +173,6 @@ impl Roster {
         }
         self.waiting = self.waiting.saturating_add(jobs);
         self.wakes = self.wakes.wrapping_add(1);
-        self.owed |= self.pulling > 0;
         self.rouse(available, true)
     }
 
@@ -186,12 +186,14 @@ impl Roster {
         }
         let metadata = self.metadata_max.saturating_sub(self.metadata);
         let transfers = self.transfers_max.saturating_sub(self.transfers);
-        let startable = match (transfers > 0 && available, scout) {
-            (true, _) => transfers + metadata,
-            (false, true) => metadata.min(1),
-            (false, false) => 0,
+        let coming = self.seeking + self.pulling + self.asked;
+        let startable = match transfers > 0 && available {
+            true => transfers + metadata,
+            // Whoever is coming will look.
+            false if scout && coming == 0 => metadata.min(1),
+            false => 0,
         };
-        let mut missing = self.waiting.saturating_sub(self.seeking + self.asked).min(startable);
+        let mut missing = self.waiting.saturating_sub(coming).min(startable);
         while missing > 0
             && let Some(parker) = self.idle.pop()
         {
@@ -231,7 +233,6 @@ impl Roster {
     ) -> (Next, Calls) {
         self.pulling -= 1;
         let kind = op.map(|(_, kind)| kind);
-        let metadata_full = self.metadata == self.metadata_max;
         if claim.transfer && kind != Some(Kind::Transfer) {
             self.transfers -= 1;
         }
@@ -246,13 +247,16 @@ impl Roster {
             }
             None => self.nothing_found(parker, claim, buffer, available),
         };
-        let scout = self.owed || kind == Some(Kind::Metadata) || (claim.metadata && metadata_full);
         if self.pulling == 0 {
             self.early.clear();
-            self.owed = false;
         }
-        // A place that was held for nothing may be what a parked worker missed.
-        let calls = if kind.is_some() { self.rouse(available, scout) } else { Calls::default() };
+        // A place that was held for nothing may be what a parked worker missed; and a wake that counted
+        // on this worker may have been for metadata, while it came back with a transfer.
+        let calls = match kind {
+            Some(Kind::Metadata) => self.rouse(available, true),
+            Some(Kind::Transfer) => self.rouse(available, self.dry != self.wakes),
+            None => Calls::default(),
+        };
         (next, calls)
     }
 
@@ -274,6 +278,9 @@ impl Roster {
         available: bool,
     ) -> Next {
         let changed = self.wakes != claim.wakes;
+        if matches!(claim.want(buffer), Some(Want::Any | Want::Metadata)) {
+            self.dry = claim.wakes;
+        }
         if claim.want(buffer) == Some(Want::Any) && !changed {
             self.waiting = 0;
         }
