@@ -1,9 +1,10 @@
-//! Floor 2: how bytes move. An [`Engine`] runs [`Op`]s of one backend (a lane) and knows nothing of tasks,
-//! blocks, routing or health.
+//! Floor 2: how bytes move. An [`Engine`] runs [`Op`]s of one backend (a lane) and knows nothing of
+//! tasks, blocks, routing or health.
 //!
-//! An engine *pulls*: it asks its [`Source`] for the next op exactly when it can start it, so that waiting is
-//! never held against a backend (R28). Each pulled op ends with exactly one [`Source::complete`].
-//! The order of steps (create, write, rename, …) is decided above, once, for all engines.
+//! An engine *pulls*: it asks its [`Source`] for the next op exactly when it can start it, so that
+//! waiting is never held against a backend (R28). Each pulled op ends with exactly one
+//! [`Source::complete`]. The order of steps (create, write, rename, …) is decided above, once, for
+//! all engines.
 
 pub mod buffers;
 #[cfg(test)]
@@ -26,7 +27,8 @@ use crate::error::Failure;
 pub use gate::Gate;
 pub use memory::{Memory, Segment};
 
-/// Names one accepted op. Never used twice while a store is open, so a late completion is recognised.
+/// Names one accepted op. Never used twice while a store is open, so a late completion is
+/// recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tag(pub u64);
 
@@ -39,8 +41,8 @@ pub struct Op {
     pub kind: OpKind,
     /// Asked before every step, and held while the caller's memory is touched.
     pub gate: Arc<Gate>,
-    /// How long a *local* shortage (EMFILE, ENFILE, ENOMEM, EAGAIN) may be waited out before the op ends with
-    /// its errno (R22).
+    /// How long a *local* shortage (EMFILE, ENFILE, ENOMEM, EAGAIN) may be waited out before the op
+    /// ends with its errno (R22).
     pub local_limit: Duration,
 }
 
@@ -128,7 +130,8 @@ pub struct Transfer {
     pub sync: bool,
 }
 
-/// Many files to ask, one after another. Shared by the op and by who judges its time: each file has its own.
+/// Many files to ask, one after another. Shared by the op and by who judges its time: each file has
+/// its own.
 #[derive(Debug)]
 pub struct StatMany {
     /// The files, by full path.
@@ -178,7 +181,8 @@ pub struct Entry {
 pub enum Done {
     /// Nothing to tell (rename, sync, unlink, mkdir, touch, and a read).
     Unit,
-    /// A write; says whether the bytes survive without a further sync through this path (direct, or synced).
+    /// A write; says whether the bytes survive without a further sync through this path (direct, or
+    /// synced).
     Written {
         /// Direct, or synced.
         durable: bool,
@@ -207,11 +211,11 @@ pub enum Want {
     Metadata,
 }
 
-/// Where an engine takes its work from and brings it back to. The lane of the store implements it; the fault
-/// decorator wraps one.
+/// Where an engine takes its work from and brings it back to. The lane of the store implements it;
+/// the fault decorator wraps one.
 pub trait Source: Send + Sync {
-    /// The next op, which the caller starts at once. `None`: nothing to do now; the engine is woken by
-    /// [`Engine::wake`] when there is. Never blocks on I/O.
+    /// The next op, which the caller starts at once. `None`: nothing to do now; the engine is woken
+    /// by [`Engine::wake`] when there is. Never blocks on I/O.
     fn pull(&self, want: Want) -> Option<Op>;
 
     /// An op ended. The engine has let go of its memory and its descriptors.
@@ -246,18 +250,20 @@ pub trait Engine: Send + Sync {
     /// Which engine runs.
     fn kind(&self) -> EngineKind;
 
-    /// Tells that up to `jobs` more ops can be pulled. As many workers are woken as there is work; where none
-    /// is idle and another may be made, the supervisor is asked for it.
+    /// Tells that up to `jobs` more ops can be pulled. As many workers are woken as there is work;
+    /// where none is idle and another may be made, the supervisor is asked for it.
     fn wake(&self, jobs: usize);
 
-    /// Makes the threads that were asked for. Only the supervisor calls it, so that threads inherit its
-    /// affinity (R57). Returns an errno text where a thread could not be made (tried again by the caller).
+    /// Makes the threads that were asked for. Only the supervisor calls it, so that threads inherit
+    /// its affinity (R57). Returns an errno text where a thread could not be made (tried again by
+    /// the caller).
     ///
     /// # Errors
     /// The system's refusal to make a thread.
     fn make_threads(&self) -> Result<(), std::io::Error>;
 
-    /// An op that is still in the kernel was given up: its worker no longer counts, and may be replaced.
+    /// An op that is still in the kernel was given up: its worker no longer counts, and may be
+    /// replaced.
     fn abandon(&self, tag: Tag);
 
     /// Threads alive now, those of abandoned ops included.
@@ -266,7 +272,8 @@ pub trait Engine: Send + Sync {
     /// Stops pulling; idle threads end at once, busy ones after their op.
     fn stop(&self);
 
-    /// Waits until every thread has ended, at most `limit` (`None`: as long as it takes). Says whether all have.
+    /// Waits until every thread has ended, at most `limit` (`None`: as long as it takes). Says
+    /// whether all have.
     fn join(&self, limit: Option<Duration>) -> bool;
 }
 

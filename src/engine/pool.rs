@@ -9,6 +9,7 @@
 
 mod roster;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
@@ -19,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use super::buffers::{Buffer, Buffers, Take};
 use super::{EngineParams, Op, OpKind, Outcome, Source, Tag, host};
 use crate::clock::Clock;
+use crate::error::{Cause, Failure, Step};
 use roster::{After, Calls, Kind, Next, Roster};
 
 /// A worker that had nothing to do for this long ends.
@@ -187,6 +189,17 @@ impl Pool {
     }
 
     /// A worker's life.
+    /// A panic is a bug, and still every op ends exactly once.
+    fn run_guarded(&self, op: &Op, buffer: &mut Option<Buffer>) -> Outcome {
+        let run = AssertUnwindSafe(|| (self.run)(op, buffer));
+        std::panic::catch_unwind(run).unwrap_or_else(|panic| {
+            // Dropping a payload may panic again; leaking it cannot.
+            std::mem::forget(panic);
+            let cause = Cause::Differs("bug in kvpath: a worker panicked".into());
+            Err(Failure { step: Step::Verify, cause })
+        })
+    }
+
     fn work(&self, number: usize) {
         let woken = AtomicBool::new(false);
         let parker = Arc::new(Parker { number, thread: std::thread::current(), woken });
@@ -194,7 +207,7 @@ impl Pool {
         loop {
             match self.seek(&parker, &mut buffer) {
                 Sought::Found(op) => {
-                    let outcome = (self.run)(&op, &mut buffer);
+                    let outcome = self.run_guarded(&op, &mut buffer);
                     self.roster.lock().reporting();
                     self.source.complete(op.tag, outcome);
                     if self.finish(number) == After::Leave {

@@ -3,6 +3,8 @@
 //! unless a function's text says otherwise.
 
 pub mod block;
+#[cfg(feature = "fault")]
+pub mod fault;
 pub mod guard;
 pub mod handle;
 pub mod observe;

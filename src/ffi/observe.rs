@@ -47,7 +47,8 @@ pub unsafe extern "C" fn kvpath_health(
             let known = size_of::<kvpath_backend_health_t>();
             if stride < size_of::<u32>() || !stride.is_multiple_of(align_of::<u64>()) {
                 return Err(Error::invalid(format!(
-                    "backends[0].size is {stride}; set it to sizeof(kvpath_backend_health_t), {known} here"
+                    "backends[0].size is {stride}; set it to sizeof(kvpath_backend_health_t), \
+                     {known} here"
                 )));
             }
             for (at, report) in reports.iter().take(capacity).enumerate() {

@@ -124,7 +124,8 @@ impl Run<'_> {
                 let (has, wants) = (marker.data_dir_shard_bytes, self.params.data_dir_shard_bytes);
                 if has != wants {
                     return Err(Error::invalid(format!(
-                        "data_dir_shard_bytes is {wants}, but the storage at {} was made with {has}",
+                        "data_dir_shard_bytes is {wants}, but the storage at {} was made \
+                         with {has}",
                         self.params.roots[index]
                     )));
                 }

@@ -52,8 +52,8 @@ impl Threads {
             Ok(())
         } else {
             let text = format!(
-                "close: {hanging} threads hang in the kernel after close_timeout_ms ({limit} ms); they \
-                 are detached"
+                "close: {hanging} threads hang in the kernel after close_timeout_ms ({limit} ms); \
+                 they are detached"
             );
             log::emit(Level::Error, "KV1004", &text);
             Err(Error::new(Status::Timeout, text))

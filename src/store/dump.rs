@@ -320,8 +320,8 @@ fn closed_error(block: &BlockId) -> Error {
     Error::new(
         Status::Error,
         format!(
-            "block {block}: its unfinished file was given up (an operation on it still hangs, or it was \
-             dropped); dump all its shards again"
+            "block {block}: its unfinished file was given up (an operation on it still \
+             hangs, or it was dropped); dump all its shards again"
         ),
     )
 }

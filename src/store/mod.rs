@@ -328,6 +328,18 @@ impl Store {
     }
 }
 
+#[cfg(feature = "fault")]
+impl Store {
+    /// The decorated engine of a backend, for tests only.
+    ///
+    /// # Errors
+    /// `InvalidParam` where there is no such backend.
+    pub fn faulty(&self, lane: usize) -> Result<Arc<crate::engine::fault::FaultEngine>, Error> {
+        let found = self.shared.faults.lock().get(lane).map(Arc::clone);
+        found.ok_or_else(|| Error::invalid(format!("there is no backend {lane}")))
+    }
+}
+
 impl Drop for Store {
     fn drop(&mut self) {
         if let Some(threads) = self.threads.lock().take()

@@ -16,7 +16,7 @@ use super::supervisor::{Alarm, Supervisor, pin};
 use crate::clock::{Clock, Time};
 use crate::config::{Config, EngineChoice, StartupPolicy};
 use crate::engine::psync::PsyncEngine;
-use crate::engine::{Engine, EngineKind, EngineParams, host};
+use crate::engine::{Engine, EngineKind, EngineParams, Source, host};
 use crate::error::{Error, Status};
 use crate::health::breaker::{BreakerParams, BreakerThread};
 use crate::health::executor::{Executor, Unfinished};
@@ -107,7 +107,7 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     for warning in &report.warnings {
         log::emit(Level::Warn, "KV1007", warning);
     }
-    let shared = share(&config, &me, &report, &clock);
+    let shared = share(&config, &me, &report, &clock)?;
     let facts = Facts {
         engine: EngineKind::Psync,
         engine_reason: engine_reason(&config),
@@ -230,7 +230,12 @@ pub(super) fn path_facts(checked: &Checked, now: Time) -> PathFacts {
     }
 }
 
-fn share(config: &Config, me: &Writer, report: &StartupReport, clock: &Clock) -> Arc<Shared> {
+fn share(
+    config: &Config,
+    me: &Writer,
+    report: &StartupReport,
+    clock: &Clock,
+) -> Result<Arc<Shared>, Error> {
     let now = clock.now();
     let mask = Arc::new(AtomicU64::new(0));
     let layout = Layout::new(&config.backends, config.data_dir_shard_bytes, me);
@@ -261,12 +266,29 @@ fn share(config: &Config, me: &Writer, report: &StartupReport, clock: &Clock) ->
             bell: Arc::new(move || alarm.ring()),
         };
         let source = LaneSource::new(Arc::downgrade(&shared), index, EngineKind::Psync);
-        let engine: Arc<dyn Engine> = PsyncEngine::new(params, Arc::new(source));
-        engine
+        engine(&shared, params, Arc::new(source))
     });
-    let engines = engines.collect();
-    shared.set_engines(engines);
-    shared
+    let engines: Result<Vec<Arc<dyn Engine>>, Error> = engines.collect();
+    shared.set_engines(engines?);
+    Ok(shared)
+}
+
+#[cfg_attr(not(feature = "fault"), expect(unused_variables, reason = "for faults"))]
+fn engine(
+    shared: &Shared,
+    params: EngineParams,
+    source: Arc<dyn Source>,
+) -> Result<Arc<dyn Engine>, Error> {
+    let make = |params, source| -> Arc<dyn Engine> { PsyncEngine::new(params, source) };
+    #[cfg(not(feature = "fault"))]
+    return Ok(make(params, source));
+    #[cfg(feature = "fault")]
+    {
+        let engine = crate::engine::fault::FaultEngine::new(&make, params, source)
+            .map_err(|error| no_thread("ucm_fault", &error))?;
+        shared.faults.lock().push(Arc::clone(&engine));
+        Ok(engine)
+    }
 }
 
 fn start(

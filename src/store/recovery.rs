@@ -82,8 +82,8 @@ impl Link {
     fn wiped(&self, storage: Uuid) -> bool {
         match remake_marker(&self.startup, &self.roots_at_open, storage) {
             Ok(Remade::Made) => {
-                let text = "the storage was wiped: its marker is gone from every path while the mounts \
-                            are as at open; made again";
+                let text = "the storage was wiped: its marker is gone from every path while the \
+                            mounts are as at open; made again";
                 log::emit(Level::Warn, "KV2005", text);
                 true
             }

@@ -30,6 +30,9 @@ pub struct Shared {
     pub mask: Arc<AtomicU64>,
     /// Wakes the supervisor.
     pub alarm: Arc<Alarm>,
+    /// The engines as decorated for tests, in the order of the lanes.
+    #[cfg(feature = "fault")]
+    pub faults: Mutex<Vec<Arc<crate::engine::fault::FaultEngine>>>,
     core: Mutex<Core>,
     engines: OnceLock<Vec<Arc<dyn Engine>>>,
     event: Mutex<Option<host::Event>>,
@@ -46,6 +49,8 @@ impl Shared {
             clock,
             mask,
             alarm,
+            #[cfg(feature = "fault")]
+            faults: Mutex::default(),
             core: Mutex::new(core),
             engines: OnceLock::new(),
             event: Mutex::new(None),

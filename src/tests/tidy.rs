@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const MAX_FILE_LINES: usize = 400;
 const MAX_FUNCTION_LINES: usize = 70;
-const MAX_LINE_COLUMNS: usize = 120;
+const MAX_LINE_COLUMNS: usize = 100;
 
 /// A floor and the floors that it may name.
 const FLOORS: [(&str, &[&str]); 5] = [

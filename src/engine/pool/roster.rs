@@ -250,8 +250,8 @@ impl Roster {
         if self.pulling == 0 {
             self.early.clear();
         }
-        // A place that was held for nothing may be what a parked worker missed; and a wake that counted
-        // on this worker may have been for metadata, while it came back with a transfer.
+        // A place that was held for nothing may be what a parked worker missed; and a wake that
+        // counted on this worker may have been for metadata, while it came back with a transfer.
         let calls = match kind {
             Some(Kind::Metadata) => self.rouse(available, true),
             Some(Kind::Transfer) => self.rouse(available, self.dry != self.wakes),
