@@ -7,7 +7,6 @@
 #define _XOPEN_SOURCE 700
 #include "replay.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,14 +23,6 @@ double now_s(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-static void *must(void *memory) {
-    if (!memory) {
-        fprintf(stderr, "out of memory\n");
-        exit(EXIT_WRONG);
-    }
-    return memory;
 }
 
 /* Says what failed, with the library's text, and gives back 1 to add to a counter. */
@@ -102,7 +93,7 @@ static void load(struct replay *r, struct request request, size_t hits) {
     sample(&r->loads, took);
 }
 
-/* Breaks or mends the path when its time has come. Called in the middle of a dump, with work queued. */
+/* Breaks or mends the path when its time has come. Called amid a dump, when work is queued. */
 static void fault_step(struct replay *r, size_t request) {
     if (r->options.fault == FAULT_NONE) return;
     size_t path = r->fault_path;
@@ -220,7 +211,8 @@ static void check_storage(struct replay *r) {
 }
 
 static int open_store(struct replay *r) {
-    char *config = must(config_json(r));
+    char *config = config_json(r);
+    if (!config) return -1;
     double begun = now_s();
     kvpath_status_t status = kvpath_open(config, &r->store);
     r->open_s = now_s() - begun;
@@ -230,16 +222,22 @@ static int open_store(struct replay *r) {
     return -1;
 }
 
-static void allocate(struct replay *r) {
+static int allocate(struct replay *r) {
     size_t longest = r->workload.longest, shards = longest * r->shards;
-    r->memory = must(kvpath_alloc(longest * r->block_bytes));
-    r->list = must(malloc(shards * sizeof *r->list));
-    r->addresses = must(malloc(shards * sizeof *r->addresses));
-    r->asked = must(malloc(longest * sizeof *r->asked));
-    r->found = must(malloc(longest));
-    r->stored = must(calloc(r->workload.block_count, 1));
-    r->tasks = must(malloc(r->shards * sizeof *r->tasks));
-    r->begun = must(malloc(r->shards * sizeof *r->begun));
+    r->memory = kvpath_alloc(longest * r->block_bytes);
+    r->list = malloc(shards * sizeof *r->list);
+    r->addresses = malloc(shards * sizeof *r->addresses);
+    r->asked = malloc(longest * sizeof *r->asked);
+    r->found = malloc(longest);
+    r->stored = calloc(r->workload.block_count, 1);
+    r->tasks = malloc(r->shards * sizeof *r->tasks);
+    r->begun = malloc(r->shards * sizeof *r->begun);
+    if (r->memory && r->list && r->addresses && r->asked && r->found && r->stored && r->tasks &&
+        r->begun)
+        return 0;
+    fprintf(stderr, "out of memory: the longest request has %zu blocks of %zu bytes\n", longest,
+            r->block_bytes);
+    return -1;
 }
 
 static void release(struct replay *r) {
@@ -284,8 +282,7 @@ int main(int argc, char **argv) {
     if (ground_make(&r.ground, r.options.dir, r.options.backends)) return EXIT_WRONG;
     result = plan_fault(&r) ? EXIT_USAGE : EXIT_FINE;
     if (result == EXIT_FINE) {
-        allocate(&r);
-        result = replay(&r);
+        result = allocate(&r) ? EXIT_WRONG : replay(&r);
         release(&r);
     }
     if (r.options.keep)
