@@ -52,7 +52,8 @@ static int use_backends(struct ground *ground, const char *backends) {
         }
         char root[PATH_MAX], *target = ground->target[ground->count];
         if (!realpath(path, root)) return complain("--backends", path);
-        if (path_of(target, "%s/%s", root, name)) return -1;
+        /* With a suffix: --dir may lie on this storage too. */
+        if (path_of(target, "%s/%s.storage", root, name)) return -1;
         struct stat info;
         if (ground->count == 0) {
             if (mkdir(target, 0755)) return complain("mkdir", target);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef DEFAULT_TRACE
 #define DEFAULT_TRACE "examples/data/excerpt.jsonl"
@@ -24,15 +25,15 @@ static const char *const HELP =
     "  --trace FILE      the trace: JSON lines with \"hash_ids\" (default: " DEFAULT_TRACE ")\n"
     "  --requests N      only the first N requests (default: all)\n"
     "  --backends A:B:C  directories that are paths (mounts) to one storage; the demo uses a\n"
-    "                    directory kvpath-demo-XXXXXX of its own inside it, by links in DIR\n"
+    "                    directory of its own inside it, through links in DIR\n"
     "                    (default: three links to DIR/kvpath-demo-XXXXXX/storage)\n"
     "  --block-size N    bytes of a block, K and M allowed (default: 512K)\n"
     "  --shards N        layers of a block, each one shard (default: 8)\n"
     "  --engine NAME     posix_io_engine: auto, psync, aio, io_uring (default: auto)\n"
     "  --direct WHAT     on: O_DIRECT; off: buffered; auto: O_DIRECT where the file system takes\n"
     "                    it (default: auto)\n"
-    "  --fault WHAT      enotdir: one path turns into a file for a while; none (default: enotdir;\n"
-    "                    none where there is one path only)\n"
+    "  --fault WHAT      enotdir: one path turns into a file for a while; none (default: enotdir\n"
+    "                    where there are two paths and enough requests)\n"
     "  --keep            leave everything where it is and say where\n"
     "  --help            this text\n"
     "\n"
@@ -107,7 +108,11 @@ int read_options(int argc, char **argv, struct replay *r) {
         int result = got == 'o' ? take_option(o, known[which].name, optarg) : EXIT_USAGE;
         if (result >= 0) return result;
     }
-    if (optind < argc) return wrong_value("help", argv[optind], "not an option");
+    if (optind < argc) {
+        fprintf(stderr, "%s: not an option (--help explains)\n", argv[optind]);
+        return EXIT_USAGE;
+    }
+    r->terminal = isatty(STDOUT_FILENO);
     r->block_bytes = o->block_bytes;
     r->shards = o->shards;
     r->shard_bytes = o->block_bytes / o->shards;
@@ -160,24 +165,23 @@ char *config_json(const struct replay *r) {
 }
 
 int plan_fault(struct replay *r) {
-    if (!r->options.fault_given && r->ground.count < 2) r->options.fault = FAULT_NONE;
-    if (r->options.fault == FAULT_NONE) return 0;
-    if (r->ground.count < 2) {
-        fprintf(stderr, "--fault needs at least two paths\n");
-        return -1;
-    }
-    /* By blocks, not by requests: they decide how long something takes. */
     const struct request *requests = r->workload.requests;
     size_t uses = r->workload.use_count, last = r->workload.request_count - 1, at = 0;
+    /* By blocks, not by requests: they decide how long something takes. */
     while (at < last && requests[at].start < uses * 3 / 10) at++;
     r->break_at = at;
     while (at < last && requests[at].start < uses * 6 / 10) at++;
     r->mend_at = at;
     r->fault_path = 1;
-    if (requests[r->mend_at].start - requests[r->break_at].start >= 16 * r->ground.count) return 0;
-    fprintf(stderr, "--fault: %zu requests are too few to break a path and to mend it again\n",
-            r->workload.request_count);
-    return -1;
+    size_t between = requests[r->mend_at].start - requests[r->break_at].start;
+    const char *obstacle = r->ground.count < 2                  ? "there is one path only"
+                           : between < 16 * r->ground.count ? "there are too few requests"
+                                                            : NULL;
+    if (r->options.fault == FAULT_NONE || !obstacle) return 0;
+    fprintf(stderr, "--fault: no path can break, for %s\n", obstacle);
+    if (r->options.fault_given) return -1;
+    r->options.fault = FAULT_NONE;
+    return 0;
 }
 
 int enough_space(const struct replay *r) {

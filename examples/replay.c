@@ -249,7 +249,7 @@ static void release(struct replay *r) {
 
 /* Everything between the making of the ground and its removal. */
 static int replay(struct replay *r) {
-    if (enough_space(r) || open_store(r)) return EXIT_WRONG;
+    if (open_store(r)) return EXIT_WRONG;
     r->started = now_s();
     watch_health(r);
     say_hello(r);
@@ -267,6 +267,7 @@ static int replay(struct replay *r) {
         r->count.other++;
     }
     int result = report(r);
+    if (interrupted) puts("interrupted: not the whole trace was run");
     return interrupted ? 128 + interrupted : result;
 }
 
@@ -282,7 +283,7 @@ int main(int argc, char **argv) {
     if (ground_make(&r.ground, r.options.dir, r.options.backends)) return EXIT_WRONG;
     result = plan_fault(&r) ? EXIT_USAGE : EXIT_FINE;
     if (result == EXIT_FINE) {
-        result = allocate(&r) ? EXIT_WRONG : replay(&r);
+        result = enough_space(&r) || allocate(&r) ? EXIT_WRONG : replay(&r);
         release(&r);
     }
     if (r.options.keep)

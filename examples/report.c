@@ -92,9 +92,9 @@ void progress(struct replay *r) {
     r->shown = r->terminal ? now_s() : (double)(int)(part * PROGRESS_PARTS);
 
     if (r->terminal) fputs("\r\033[K", stdout);
-    printf("[%6.2f s] %3.0f %%  request %" PRIu64 "/%zu  hit rate %.1f %%  loaded %.2f GiB  "
-           "dumped %.2f GiB ",
-           now_s() - r->started, 100 * part, r->count.requests, r->workload.request_count,
+    /* Less than 80 columns: a line that wraps cannot be rewritten. */
+    printf("[%6.2f s] %3" PRIu64 "/%zu  hits %.1f %%  loaded %.2f GiB  dumped %.2f GiB ",
+           now_s() - r->started, r->count.requests, r->workload.request_count,
            percent(r->count.hits, r->count.uses), GIB(r->count.loaded_bytes),
            GIB(r->count.dumped_bytes));
     size_t available = 0;
