@@ -213,9 +213,10 @@ static void check_storage(struct replay *r) {
 static int open_store(struct replay *r) {
     char *config = config_json(r);
     if (!config) return -1;
-    double begun = now_s();
-    kvpath_status_t status = kvpath_open(config, &r->store);
-    r->open_s = now_s() - begun;
+    r->started = now_s();
+    kvpath_status_t status = kvpath_set_log_callback(on_log, KVPATH_LOG_WARN, r);
+    if (status == KVPATH_OK) status = kvpath_open(config, &r->store);
+    r->open_s = now_s() - r->started;
     free(config);
     if (status == KVPATH_OK) return 0;
     fprintf(stderr, "open: %s: %s\n", kvpath_status_name(status), kvpath_last_error());
@@ -250,7 +251,6 @@ static void release(struct replay *r) {
 /* Everything between the making of the ground and its removal. */
 static int replay(struct replay *r) {
     if (open_store(r)) return EXIT_WRONG;
-    r->started = now_s();
     watch_health(r);
     say_hello(r);
     run_requests(r);
@@ -261,6 +261,8 @@ static int replay(struct replay *r) {
     if (status != KVPATH_OK) r->count.other += failed(r, "stats", status);
     status = kvpath_close(r->store);
     if (status != KVPATH_OK) r->count.other += failed(r, "close", status);
+    status = kvpath_set_log_callback(NULL, KVPATH_LOG_WARN, NULL);
+    if (status != KVPATH_OK) r->count.other += failed(r, "log", status);
     check_storage(r);
     if (r->broken && r->exclusions == 0) {
         event(r, "path%zu broke and was never taken out", r->fault_path);
@@ -288,8 +290,11 @@ int main(int argc, char **argv) {
     }
     if (r.options.keep)
         printf("kept: %s\n", r.ground.storage);
-    else if (ground_remove(&r.ground) && result == EXIT_FINE)
-        result = EXIT_WRONG;
+    else {
+        printf("removing %s\n", r.ground.storage);
+        fflush(stdout);
+        if (ground_remove(&r.ground) && result == EXIT_FINE) result = EXIT_WRONG;
+    }
     workload_free(&r.workload);
     return result;
 }

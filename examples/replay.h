@@ -62,7 +62,6 @@ struct replay {
     size_t fault_path, break_at, mend_at;
     int broken; /* 0 not yet, 1 now, 2 mended */
     kvpath_backend_health_t health[GROUND_MAX_PATHS];
-    int health_known;
     unsigned exclusions; /* of the path that was broken */
     int terminal;        /* stdout is one: progress is one line that is rewritten */
     double shown;        /* when, or which part, progress was last shown */
@@ -90,10 +89,13 @@ int plan_fault(struct replay *r);
 /* -1, said on stderr, where the storage has too little room for the run. */
 int enough_space(const struct replay *r);
 
-/* Prints a line with the time since the start. */
-__attribute__((format(printf, 2, 3))) void event(struct replay *r, const char *format, ...);
+/* Prints a line with the time since the start. Any thread may. */
+__attribute__((format(printf, 2, 3))) void event(const struct replay *r, const char *format, ...);
 
-/* Prints what has changed in the health of the paths. */
+/* The library's log, as events; `user` is the struct replay. */
+void on_log(int32_t level, const char *id, const char *text, void *user);
+
+/* Takes the health of the paths into r->health. */
 void watch_health(struct replay *r);
 
 void say_hello(const struct replay *r);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-void event(struct replay *r, const char *format, ...) {
+void event(const struct replay *r, const char *format, ...) {
+    flockfile(stdout);
     if (r->terminal) fputs("\r\033[K", stdout);
     printf("[%6.2f s] ", now_s() - r->started);
     va_list list;
@@ -17,6 +18,13 @@ void event(struct replay *r, const char *format, ...) {
     va_end(list);
     putchar('\n');
     fflush(stdout);
+    funlockfile(stdout);
+}
+
+/* Changes of state, with their causes: the library tells them on a thread of its own. */
+void on_log(int32_t level, const char *id, const char *text, void *user) {
+    static const char *const words[] = {"", "error", "warn", "info", "debug"};
+    event(user, "%s %s: %s", words[level >= 1 && level <= 4 ? level : 0], id, text);
 }
 
 void sample(struct samples *samples, double value) {
@@ -31,15 +39,6 @@ void sample(struct samples *samples, double value) {
     samples->sum += value;
 }
 
-static const char *state_word(int32_t state) {
-    switch (state) {
-    case KVPATH_BACKEND_AVAILABLE: return "available";
-    case KVPATH_BACKEND_EXCLUDED: return "excluded";
-    case KVPATH_BACKEND_OUT: return "out";
-    default: return "unknown";
-    }
-}
-
 void watch_health(struct replay *r) {
     kvpath_backend_health_t fresh[GROUND_MAX_PATHS];
     size_t count = 0;
@@ -52,18 +51,11 @@ void watch_health(struct replay *r) {
     }
     for (size_t at = 0; at < count; at++) {
         const kvpath_backend_health_t *now = &fresh[at], *before = &r->health[at];
-        if (r->health_known && now->state != before->state) {
-            event(r, "path%zu: %s -> %s, %" PRIu32 " of the last %" PRIu32 " failed, %" PRIu64
-                     " probes%s%s",
-                  at, state_word(before->state), state_word(now->state), now->failures,
-                  now->samples, now->probes,
-                  now->state == KVPATH_BACKEND_AVAILABLE ? "" : "; last: ",
-                  now->state == KVPATH_BACKEND_AVAILABLE ? "" : now->last_error);
-            r->exclusions += at == r->fault_path && now->state == KVPATH_BACKEND_EXCLUDED;
-        }
+        if (now->state != before->state && now->state == KVPATH_BACKEND_EXCLUDED &&
+            at == r->fault_path)
+            r->exclusions++;
         r->health[at] = *now;
     }
-    r->health_known = 1;
 }
 
 void say_hello(const struct replay *r) {
@@ -91,6 +83,7 @@ void progress(struct replay *r) {
     if ((r->terminal ? now_s() : part) < due) return;
     r->shown = r->terminal ? now_s() : (double)(int)(part * PROGRESS_PARTS);
 
+    flockfile(stdout);
     if (r->terminal) fputs("\r\033[K", stdout);
     /* Less than 80 columns: a line that wraps cannot be rewritten. */
     printf("[%6.2f s] %3" PRIu64 "/%zu  hits %.1f %%  loaded %.2f GiB  dumped %.2f GiB ",
@@ -103,6 +96,7 @@ void progress(struct replay *r) {
     printf(" paths %zu/%zu", available, r->ground.count);
     if (!r->terminal) putchar('\n');
     fflush(stdout);
+    funlockfile(stdout);
 }
 
 static int ascending(const void *left, const void *right) {
@@ -146,6 +140,7 @@ int report(struct replay *r) {
     count_row("retries", r->stats.retries);
     count_row("fail-overs", r->stats.failovers);
     count_row("time-outs", r->stats.timeouts);
+    if (r->options.fault != FAULT_NONE) count_row("path taken out", r->exclusions);
     count_row("dumps repeated", c->repeated_dumps);
     printf("  %-18s %12.1f s\n", "whole run", r->elapsed_s);
     int wrong = zero_row("wrong bytes", c->wrong_bytes);
