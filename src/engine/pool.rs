@@ -7,12 +7,11 @@
 //! nobody is woken for work that somebody is already on his way to. The pool makes no thread by
 //! itself: the supervisor does, in [`Pool::make_threads`] (R57).
 
+mod parker;
 mod roster;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Thread;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -21,6 +20,7 @@ use super::buffers::{Buffer, Buffers, Take};
 use super::{EngineParams, Op, OpKind, Outcome, Source, Tag, host};
 use crate::clock::Clock;
 use crate::error::{Cause, Failure, Step};
+use parker::Parker;
 use roster::{After, Calls, Kind, Next, Roster};
 
 /// A worker that had nothing to do for this long ends.
@@ -41,37 +41,6 @@ pub struct Pool {
     roster: Mutex<Roster>,
     /// Told when a thread has left.
     left: Condvar,
-}
-
-/// Where one worker sleeps.
-#[derive(Debug)]
-struct Parker {
-    /// The worker's number in the pool.
-    number: usize,
-    thread: Thread,
-    woken: AtomicBool,
-}
-
-impl Parker {
-    fn wake(&self) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
-    }
-
-    /// Sleeps until woken, at most `limit`; says whether it was woken.
-    fn park(&self, clock: &Clock, limit: Duration) -> bool {
-        let end = clock.now().plus(limit);
-        loop {
-            if self.woken.swap(false, Ordering::AcqRel) {
-                return true;
-            }
-            let left = end.since(clock.now());
-            if left.is_zero() {
-                return false;
-            }
-            std::thread::park_timeout(left);
-        }
-    }
 }
 
 impl Pool {
@@ -188,7 +157,6 @@ impl Pool {
         }
     }
 
-    /// A worker's life.
     /// A panic is a bug, and still every op ends exactly once.
     fn run_guarded(&self, op: &Op, buffer: &mut Option<Buffer>) -> Outcome {
         let run = AssertUnwindSafe(|| (self.run)(op, buffer));
@@ -200,9 +168,9 @@ impl Pool {
         })
     }
 
+    /// A worker's life.
     fn work(&self, number: usize) {
-        let woken = AtomicBool::new(false);
-        let parker = Arc::new(Parker { number, thread: std::thread::current(), woken });
+        let parker = Arc::new(Parker::new(number));
         let mut buffer = None;
         loop {
             match self.seek(&parker, &mut buffer) {
@@ -236,11 +204,7 @@ impl Pool {
 
     /// Parks. `false`: the worker retires.
     fn rest(&self, parker: &Arc<Parker>) -> bool {
-        if parker.park(&self.clock, self.idle_limit) {
-            return true;
-        }
-        // Somebody may have taken it off the stack meanwhile; then the wake is there or on its way.
-        !self.roster.lock().retire(parker)
+        parker.rest(&self.clock, self.idle_limit, || self.roster.lock().retire(parker))
     }
 
     /// Pulls until there is an op or the worker is on the idle stack.

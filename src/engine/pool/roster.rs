@@ -52,6 +52,16 @@ impl Claim {
             (false, false) => None,
         }
     }
+
+    /// The place that an op of `kind` counts on. Its own kind's where that was claimed; but a chain
+    /// that was pulled as a transfer may begin with another step, and then has the place of one.
+    fn place(&self, kind: Kind) -> Kind {
+        match kind {
+            Kind::Metadata if !self.metadata => Kind::Transfer,
+            Kind::Transfer if !self.transfer => Kind::Metadata,
+            claimed => claimed,
+        }
+    }
 }
 
 /// What a worker does after its pull.
@@ -232,6 +242,7 @@ impl Roster {
         available: bool,
     ) -> (Next, Calls) {
         self.pulling -= 1;
+        let op = op.map(|(tag, kind)| (tag, claim.place(kind)));
         let kind = op.map(|(_, kind)| kind);
         if claim.transfer && kind != Some(Kind::Transfer) {
             self.transfers -= 1;

@@ -1,7 +1,6 @@
 //! The decisions of the roster, step by step, in the orders that threads rarely meet.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use super::super::Parker;
 use super::{After, Claim, Kind, Next, Roster};
@@ -17,8 +16,7 @@ fn roster(transfers: usize, metadata: usize, workers: usize) -> (Roster, Vec<Arc
     let parkers = (0..workers)
         .map(|_| {
             let number = roster.begin_making().unwrap();
-            let woken = AtomicBool::new(false);
-            Arc::new(Parker { number, thread: std::thread::current(), woken })
+            Arc::new(Parker::new(number))
         })
         .collect();
     (roster, parkers)
@@ -148,4 +146,22 @@ fn one_that_returns_to_a_full_roster_leaves() {
     roster.reporting();
     assert_eq!(roster.finished(0, true).0, After::Leave);
     assert_eq!((roster.abandoned, roster.seeking), (0, 2));
+}
+
+#[test]
+fn an_op_of_the_other_kind_counts_on_the_place_that_it_was_pulled_on() {
+    let (mut roster, workers) = roster(2, 1, 2);
+    let first = roster.claim().unwrap();
+    assert_eq!(settle(&mut roster, &workers[0], &first, METADATA).0, Next::Run);
+    let second = roster.claim().unwrap();
+    assert_eq!(second.want(true), Some(Want::Transfers));
+    // A dump may begin with a look at the storage's marker, which moves no block.
+    let look = Some((Tag(3), Kind::Metadata));
+    assert_eq!(settle(&mut roster, &workers[1], &second, look).0, Next::Run);
+    assert_eq!((roster.transfers, roster.metadata), (1, 1));
+    for number in [0, 1] {
+        roster.reporting();
+        roster.finished(number, true);
+    }
+    assert_eq!((roster.transfers, roster.metadata), (0, 0));
 }
