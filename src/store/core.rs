@@ -153,7 +153,7 @@ impl Core {
         loop {
             let id = self.lanes[lane].pop(want)?;
             let valid = self.chains.get(&id).is_some_and(|c| c.place == Place::Queued(lane));
-            if valid && let Some(op) = self.start(id, lane, now, fx) {
+            if valid && let Some(op) = self.start(id, lane, want, now, fx) {
                 return Some(op);
             }
         }
@@ -162,15 +162,15 @@ impl Core {
     fn pull_continuation(&mut self, lane: usize, want: Want, now: Time) -> Option<Op> {
         loop {
             let queue = &mut self.lanes[lane].continuations;
-            let wanted = |class: Class, transfer: bool| match want {
-                Want::Any => true,
-                Want::Transfers => transfer && matches!(class, Class::Load | Class::Dump),
-                Want::Metadata => !transfer,
-            };
             let attempts = &self.attempts;
             let at = queue.iter().position(|(tag, class)| {
-                let transfer = attempts.get(tag).is_some_and(|attempt| attempt.step.moves_bytes());
-                wanted(*class, transfer)
+                let moves = attempts.get(tag).is_some_and(|attempt| attempt.step.moves_bytes());
+                let transfer = moves && matches!(class, Class::Load | Class::Dump);
+                match want {
+                    Want::Any => true,
+                    Want::Transfers => transfer,
+                    Want::Metadata => !transfer,
+                }
             })?;
             let (tag, _) = queue.remove(at)?;
             let Some(attempt) = self.attempts.get_mut(&tag) else { continue };
@@ -185,7 +185,14 @@ impl Core {
     }
 
     /// Begins the next attempt of a queued chain.
-    fn start(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) -> Option<Op> {
+    fn start(
+        &mut self,
+        id: ChainId,
+        lane: usize,
+        want: Want,
+        now: Time,
+        fx: &mut Effects,
+    ) -> Option<Op> {
         let tag = self.new_tag();
         let step = self.first_step(id, lane, now)?;
         let limit = {
@@ -207,7 +214,7 @@ impl Core {
             Work::Dump { generation, create: true, .. } => Some(generation),
             _ => None,
         };
-        let attempt = Attempt {
+        let mut attempt = Attempt {
             chain: Some(id),
             lane,
             class: chain.work.class(),
@@ -224,6 +231,14 @@ impl Core {
         };
         self.lanes[lane].take_slot(attempt.class);
         self.arm(attempt.limit, fx);
+        if want == Want::Transfers && !attempt.step.moves_bytes() {
+            // A transfer that begins with another step: that step is for whoever takes metadata.
+            attempt.waiting = Some(now);
+            self.lanes[lane].continuations.push_back((tag, attempt.class));
+            self.attempts.insert(tag, attempt);
+            fx.wake_one(lane);
+            return None;
+        }
         self.attempts.insert(tag, attempt);
         self.make_op(tag)
     }

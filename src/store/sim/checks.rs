@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::model::{BLOCK, SHARD, is_block};
 use super::world::{Path, TASK_LIMIT, World, content};
-use crate::engine::Tag;
+use crate::engine::{Tag, Want};
 use crate::health::state::BackendState;
 use crate::store::core::Core;
 use crate::store::task::Found;
@@ -97,7 +97,7 @@ impl World {
     fn drain(&mut self) {
         loop {
             for lane in 0..self.paths.len() {
-                while self.pull_from(lane) {}
+                while self.pull_some(lane, Want::Any) {}
             }
             let tags: Vec<Tag> = self.running.keys().copied().collect();
             if tags.is_empty() {

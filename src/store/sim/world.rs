@@ -292,7 +292,13 @@ impl World {
     }
 
     pub fn pull_from(&mut self, lane: usize) -> bool {
-        let op = self.with(|core, now, fx| core.pull(lane, Want::Any, now, fx));
+        let want = [Want::Any, Want::Transfers, Want::Metadata][self.below(3)];
+        self.pull_some(lane, want)
+    }
+
+    /// One op that an engine wants; says whether there was one.
+    pub fn pull_some(&mut self, lane: usize, want: Want) -> bool {
+        let op = self.with(|core, now, fx| core.pull(lane, want, now, fx));
         let Some(op) = op else { return false };
         let tag = op.tag;
         let running = Running { op, lane, phase: Phase::New, inside: false };
