@@ -299,7 +299,7 @@ impl Core {
             Ok(Done::Infos(infos, failure)) => self.lookup_verdict(id, &infos, failure, fresh),
             Ok(done) => Verdict::Success(done),
             Err(failure) if is_missing(&failure) => not_found(),
-            Err(failure) if is_wrong_size(&failure) && !chain.looked_again => {
+            Err(failure) if may_be_stale(&failure) && !chain.looked_again => {
                 // R23: a stale view may be the reason, so look afresh once.
                 chain.looked_again = true;
                 Verdict::Next(Step::Main)
@@ -355,6 +355,8 @@ fn is_missing(failure: &Failure) -> bool {
     failure.os() == Some(libc::ENOENT)
 }
 
-fn is_wrong_size(failure: &Failure) -> bool {
-    matches!(failure.cause, Cause::WrongSize { .. })
+/// A size that may be an old view of the file. What is no regular file is none, and opening it a
+/// second time may hang (a FIFO).
+fn may_be_stale(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::WrongSize { found: Some(_), .. })
 }
