@@ -26,6 +26,7 @@ unsafe fn block_ids(ids: *const kvpath_block_id_t, count: usize) -> Result<Vec<B
 ///
 /// # Safety
 /// `ids` is valid for `count` reads, `found` for `count` writes.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_lookup(
     store: kvpath_store_t,
@@ -55,6 +56,7 @@ pub unsafe extern "C" fn kvpath_lookup(
 ///
 /// # Safety
 /// `ids` is valid for `count` reads, `index` for one write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_lookup_prefix(
     store: kvpath_store_t,
@@ -81,6 +83,7 @@ pub unsafe extern "C" fn kvpath_lookup_prefix(
 ///
 /// # Safety
 /// `ids` is valid for `count` reads, `index` for one write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_lookup_last(
     store: kvpath_store_t,
@@ -110,6 +113,7 @@ pub unsafe extern "C" fn kvpath_lookup_last(
 ///
 /// # Safety
 /// `id` is NULL or valid for one read.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_commit(
     store: kvpath_store_t,

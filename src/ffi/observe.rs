@@ -16,6 +16,7 @@ use crate::store::{BackendReport, Setting};
 /// Reads the list of available backends: KVPATH_OK, or KVPATH_STORE_UNHEALTHY where it is empty.
 ///
 /// Ownership: none. Threads: any. Blocking: never; no I/O. Errors: as above, KVPATH_CLOSED.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_check_health(store: kvpath_store_t) -> kvpath_status_t {
     guard(|| handle::find(store)?.check_health())
@@ -30,6 +31,7 @@ pub extern "C" fn kvpath_check_health(store: kvpath_store_t) -> kvpath_status_t 
 ///
 /// # Safety
 /// `backends` is valid for `capacity` elements of the stated size, `count` for one write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_health(
     store: kvpath_store_t,
@@ -116,6 +118,7 @@ fn fill(report: &BackendReport) -> kvpath_backend_health_t {
 /// # Safety
 /// `buffer` is NULL with capacity 0, or valid for `capacity` writes; `length` is valid for one
 /// write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_health_json(
     store: kvpath_store_t,
@@ -167,6 +170,7 @@ pub unsafe extern "C" fn kvpath_backend_set(
 ///
 /// # Safety
 /// `stats` is NULL or valid for stats->size bytes.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_stats(
     store: kvpath_store_t,
@@ -236,6 +240,7 @@ fn counters(from: &Snapshot) -> kvpath_stats_t {
 ///
 /// # Safety
 /// As kvpath_health_json().
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_stats_json(
     store: kvpath_store_t,
@@ -258,6 +263,7 @@ pub unsafe extern "C" fn kvpath_stats_json(
 ///
 /// # Safety
 /// As kvpath_health_json().
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_metrics(
     store: kvpath_store_t,

@@ -29,6 +29,7 @@ pub const KVPATH_ABI_VERSION: u32 = 1;
 ///
 /// # Safety
 /// `config_json` is NULL or a terminated string; `store` is NULL or valid for one write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_open(
     config_json: *const c_char,
@@ -109,6 +110,7 @@ pub unsafe extern "C" fn kvpath_set_log_callback(
 ///
 /// Ownership: the caller's, to be given back with kvpath_free() only.
 /// Threads: any. Blocking: never on I/O. Errors: NULL, with kvpath_last_error().
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_alloc(bytes: usize) -> *mut c_void {
     let mut memory = std::ptr::null_mut();

@@ -228,6 +228,7 @@ static TABLE: kvpath_api_t = kvpath_api_t {
 ///
 /// Ownership: the table is static. Threads: any. Blocking: never. Errors: NULL; works after fork
 /// too.
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_api(version: u32) -> *const kvpath_api_t {
     if version == 0 || version > KVPATH_ABI_VERSION {

@@ -95,6 +95,7 @@ unsafe fn submit(
 ///
 /// # Safety
 /// The pointers are valid as described.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_load(
     store: kvpath_store_t,
@@ -120,6 +121,7 @@ pub unsafe extern "C" fn kvpath_load(
 ///
 /// # Safety
 /// The pointers are valid as described.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_dump(
     store: kvpath_store_t,
@@ -138,6 +140,7 @@ pub unsafe extern "C" fn kvpath_dump(
 ///
 /// # Safety
 /// `finished` is NULL or valid for one write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_check(
     store: kvpath_store_t,
@@ -162,6 +165,7 @@ pub unsafe extern "C" fn kvpath_check(
 /// Blocking: yes. Errors: KVPATH_RETRY: not finished in limit_ms, the handle stays and the task
 /// goes on; KVPATH_NOT_FOUND: no such handle, or the shard's status (see kvpath_last_error()); the
 /// shard statuses of kvpath_load() and kvpath_dump().
+#[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn kvpath_wait(
     store: kvpath_store_t,
@@ -180,6 +184,7 @@ pub extern "C" fn kvpath_wait(
 ///
 /// # Safety
 /// `statuses` is valid for `count` writes.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_wait_results(
     store: kvpath_store_t,
@@ -235,6 +240,7 @@ pub extern "C" fn kvpath_forget(store: kvpath_store_t, task: kvpath_task_t) -> k
 ///
 /// # Safety
 /// `tasks` is valid for `max` writes, `count` for one.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_finished(
     store: kvpath_store_t,
@@ -262,6 +268,7 @@ pub unsafe extern "C" fn kvpath_finished(
 ///
 /// # Safety
 /// `fd` is NULL or valid for one write.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kvpath_event_fd(store: kvpath_store_t, fd: *mut i32) -> kvpath_status_t {
     guard(|| {

@@ -1,3 +1,4 @@
 //! Whole-library tests that need the inside.
 
+mod header;
 mod tidy;

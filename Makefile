@@ -1,0 +1,33 @@
+# The few words that a user or a machine needs; each installs what is missing first.
+#   make demo   builds, and runs a real workload over three paths of which one fails part-way
+#   make test   everything that CI checks
+#   make setup  only installs what is missing
+
+BUILD ?= build
+JOBS ?= $(shell nproc)
+# The set-up may have put cargo where this shell does not look.
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+.PHONY: all demo test setup build clean
+all: build
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	cmake -S . -B $(BUILD)
+	cmake --build $(BUILD) -j $(JOBS)
+
+demo: build
+	$(BUILD)/examples/replay $(DEMO_ARGS)
+
+test: setup
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo test --locked
+	cmake -S . -B $(BUILD)
+	cmake --build $(BUILD) -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+clean:
+	rm -rf $(BUILD) target

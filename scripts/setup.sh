@@ -1,0 +1,74 @@
+#!/bin/sh
+# Installs what building and testing need and this machine lacks (Debian and its relatives), and
+# says what it does. Quick and silent when nothing is missing. Needs root for packages: uses sudo
+# where it is not root.
+set -eu
+
+rust_wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml")
+PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+say() { echo "setup: $*"; }
+has() { command -v "$1" >/dev/null 2>&1; }
+
+# at_least HAVE WANTED: whether a version is not older.
+at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
+
+missing=""
+need() { has "$1" || missing="$missing $2"; }
+need cc build-essential
+need c++ build-essential
+need make build-essential
+need nm binutils
+need cmake cmake
+need pkg-config pkg-config
+need fusermount3 fuse3
+
+rust_is_fine() {
+    has cargo && has rustc && at_least "$(rustc --version | cut -d ' ' -f 2)" "$rust_wanted"
+}
+if ! rust_is_fine && ! has rustup; then
+    need curl curl
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
+fi
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif has sudo; then
+        sudo "$@"
+    else
+        say "needs root for: $*"
+        exit 1
+    fi
+}
+
+if [ -n "$missing" ]; then
+    missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ')
+    if ! has apt-get; then
+        say "no apt-get here; please install: $missing"
+        exit 1
+    fi
+    say "installing with apt-get: $missing"
+    as_root apt-get update -qq
+    # shellcheck disable=SC2086 # a list of words
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends $missing </dev/null
+fi
+
+if ! rust_is_fine; then
+    if has rustup; then
+        say "installing Rust (at least $rust_wanted is needed) with rustup"
+        rustup toolchain install stable --profile minimal -c rustfmt -c clippy </dev/null
+        rustup default stable </dev/null
+    else
+        say "installing Rust (at least $rust_wanted is needed) with rustup from https://sh.rustup.rs"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal -c rustfmt -c clippy
+    fi
+fi
+for tool in rustfmt cargo-clippy; do
+    if ! has "$tool" && has rustup; then
+        say "installing $tool"
+        rustup component add "${tool#cargo-}" </dev/null
+    fi
+done
