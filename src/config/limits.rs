@@ -175,13 +175,8 @@ fn value<'a>(effective: &'a Map<String, Value>, key: &str) -> &'a Value {
 pub const NOT_BUILT: &[NotBuilt] = &[
     NotBuilt {
         key: "posix_io_engine",
-        what: "the engine \"aio\"; \"auto\" and \"psync\" are",
+        what: "the engine \"aio\"; \"auto\", \"io_uring\" and \"psync\" are",
         asked: |all| value(all, "posix_io_engine") == "aio",
-    },
-    NotBuilt {
-        key: "posix_io_engine",
-        what: "the engine \"io_uring\"; \"auto\" and \"psync\" are",
-        asked: |all| value(all, "posix_io_engine") == "io_uring",
     },
     NotBuilt {
         key: "posix_capacity_gb",

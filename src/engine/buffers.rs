@@ -33,6 +33,8 @@ pub struct Buffers {
     /// Slots that are taken. A leaf counter, read without the lock by whoever asks whether one is
     /// free.
     taken: AtomicUsize,
+    /// Rings that have slabs registered: while there is one, no slab goes back.
+    rings: AtomicUsize,
     shelf: Mutex<Shelf>,
 }
 
@@ -48,6 +50,17 @@ struct Slab {
     memory: AlignedBuffer,
     slots: usize,
     free: usize,
+}
+
+/// A slab's number and memory, for registering it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Its number; that of a slab which went back is used again.
+    pub number: usize,
+    /// Where it starts.
+    pub start: usize,
+    /// Its length.
+    pub bytes: usize,
 }
 
 /// What [`Buffers::take`] gives.
@@ -76,6 +89,7 @@ impl Buffers {
             slots_max,
             slots_per_slab: HUGE_PAGE_BYTES / slot_bytes,
             taken: AtomicUsize::new(0),
+            rings: AtomicUsize::new(0),
             shelf: Mutex::default(),
         })
     }
@@ -105,8 +119,9 @@ impl Buffers {
             return Take::Exhausted;
         }
         match self.shelf.lock().place(self) {
-            Ok((place, address)) => {
-                Take::Got(Buffer { home: Arc::clone(self), place, address, bytes: self.slot_bytes })
+            Ok((place, address, slab)) => {
+                let (home, bytes) = (Arc::clone(self), self.slot_bytes);
+                Take::Got(Buffer { home, place, address, bytes, slab })
             }
             Err(errno) => {
                 self.taken.fetch_sub(1, Ordering::AcqRel);
@@ -115,9 +130,31 @@ impl Buffers {
         }
     }
 
+    /// The most slabs that there can be.
+    #[must_use]
+    pub fn slabs_max(&self) -> usize {
+        self.slots_max.div_ceil(self.slots_per_slab.max(1))
+    }
+
+    /// Keeps all slabs until [`Buffers::let_slabs_go`]: what the kernel has registered would stay
+    /// in memory, uncounted.
+    pub fn keep_slabs(&self) {
+        self.rings.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The end of a [`Buffers::keep_slabs`].
+    pub fn let_slabs_go(&self) {
+        if self.rings.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.trim(true);
+        }
+    }
+
     /// Gives free slabs back to the system: all of them where `all` is set, else those beyond a
     /// small cache.
     pub fn trim(&self, all: bool) {
+        if self.rings.load(Ordering::Acquire) > 0 {
+            return;
+        }
         let kept = if all { 0 } else { SLABS_KEPT };
         let dropped = self.shelf.lock().trim(kept);
         drop(dropped);
@@ -127,14 +164,16 @@ impl Buffers {
 impl Shelf {
     /// A free slot; maps a slab where there is none. The claim on `taken` proves that one may be
     /// had.
-    fn place(&mut self, home: &Buffers) -> Result<(Place, usize), i32> {
+    fn place(&mut self, home: &Buffers) -> Result<(Place, usize, Extent), i32> {
         if self.free.is_empty() {
             self.add_slab(home)?;
         }
         let place = self.free.pop().ok_or(libc::ENOMEM)?;
         let slab = self.slabs.get_mut(place.0).and_then(Option::as_mut).ok_or(libc::ENOMEM)?;
         slab.free -= 1;
-        Ok((place, slab.memory.pointer() as usize + place.1 * home.slot_bytes))
+        let start = slab.memory.pointer() as usize;
+        let extent = Extent { number: place.0, start, bytes: slab.memory.bytes() };
+        Ok((place, start + place.1 * home.slot_bytes, extent))
     }
 
     fn add_slab(&mut self, home: &Buffers) -> Result<(), i32> {
@@ -183,9 +222,28 @@ pub struct Buffer {
     place: Place,
     address: usize,
     bytes: usize,
+    slab: Extent,
 }
 
 impl Buffer {
+    /// The slab that it is cut from.
+    #[must_use]
+    pub fn slab(&self) -> Extent {
+        self.slab
+    }
+
+    /// Where it starts.
+    #[must_use]
+    pub fn pointer(&self) -> *mut u8 {
+        self.address as *mut u8
+    }
+
+    /// Its length in bytes.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The memory: page aligned.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

@@ -9,6 +9,7 @@ mod local;
 mod memory;
 mod metadata;
 mod rig;
+mod stuck;
 mod transfers;
 mod workers;
 
@@ -116,5 +117,66 @@ mod psync {
     #[test]
     fn psync_waits_out_shortages() {
         shortages(make, "engine::conformance::psync::psync_waits_out_shortages");
+    }
+}
+
+mod io_uring {
+    use super::*;
+    use crate::engine::uring::{self, UringEngine};
+
+    fn make(params: EngineParams, source: Arc<dyn Source>) -> Arc<dyn Engine> {
+        UringEngine::new(params, source).unwrap()
+    }
+
+    /// Whether there is anything to test here.
+    fn given() -> bool {
+        let refusal = uring::check().err();
+        if let Some(refusal) = &refusal {
+            println!("skipped: {refusal}");
+        }
+        refusal.is_none()
+    }
+
+    #[test]
+    fn io_uring_moves_bytes() {
+        if given() {
+            transfers(make);
+        }
+    }
+
+    #[test]
+    fn io_uring_works_on_names() {
+        if given() {
+            metadata(make);
+        }
+    }
+
+    #[test]
+    fn io_uring_confines_hangs() {
+        if given() && stuck::possible() {
+            hangs(make);
+        }
+    }
+
+    #[test]
+    fn io_uring_keeps_its_workers() {
+        if given() {
+            workers(make);
+        }
+    }
+
+    #[test]
+    fn io_uring_suffers_faults() {
+        if given() {
+            faults(make);
+        }
+    }
+
+    #[test]
+    fn io_uring_waits_out_shortages() {
+        if given() {
+            let name = "engine::conformance::io_uring::io_uring_waits_out_shortages";
+            shortages(make, name);
+        }
     }
 }

@@ -330,6 +330,10 @@ impl Engine for FaultEngine {
         self.inner.wake(jobs);
     }
 
+    fn wake_metadata(&self, jobs: usize) {
+        self.inner.wake_metadata(jobs);
+    }
+
     fn make_threads(&self) -> Result<(), std::io::Error> {
         self.inner.make_threads()
     }

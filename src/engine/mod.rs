@@ -16,6 +16,8 @@ pub mod host;
 pub mod memory;
 pub mod pool;
 pub mod psync;
+pub mod select;
+pub mod uring;
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -253,6 +255,12 @@ pub trait Engine: Send + Sync {
     /// Tells that up to `jobs` more ops can be pulled. As many workers are woken as there is work;
     /// where none is idle and another may be made, the supervisor is asked for it.
     fn wake(&self, jobs: usize);
+
+    /// As [`Engine::wake`], for ops that an engine with several kinds of threads gives to those
+    /// that make blocking calls: lookups and listings.
+    fn wake_metadata(&self, jobs: usize) {
+        self.wake(jobs);
+    }
 
     /// Makes the threads that were asked for. Only the supervisor calls it, so that threads inherit
     /// its affinity (R57). Returns an errno text where a thread could not be made (tried again by

@@ -34,7 +34,8 @@ pub type Run = Box<dyn Fn(&Op, &mut Option<Buffer>) -> Outcome + Send + Sync>;
 pub struct Pool {
     params: EngineParams,
     source: Arc<dyn Source>,
-    buffers: Arc<Buffers>,
+    /// Where a worker takes a buffer before it pulls a transfer; `None`: ops bring their own.
+    buffers: Option<Arc<Buffers>>,
     run: Run,
     clock: Clock,
     idle_limit: Duration,
@@ -49,7 +50,7 @@ impl Pool {
     pub fn new(
         params: EngineParams,
         source: Arc<dyn Source>,
-        buffers: Arc<Buffers>,
+        buffers: Option<Arc<Buffers>>,
         run: Run,
     ) -> Arc<Pool> {
         let roster = Mutex::new(Roster::new(params.transfers, params.metadata));
@@ -65,10 +66,14 @@ impl Pool {
         })
     }
 
+    fn available(&self) -> bool {
+        self.buffers.as_ref().is_none_or(|buffers| buffers.available())
+    }
+
     /// See [`super::Engine::wake`].
     pub fn wake(&self, jobs: usize) {
         let mut roster = self.roster.lock();
-        let calls = roster.arrived(jobs, self.buffers.available());
+        let calls = roster.arrived(jobs, self.available());
         drop(roster);
         self.carry_out(calls);
     }
@@ -99,7 +104,7 @@ impl Pool {
     /// See [`super::Engine::abandon`].
     pub fn abandon(&self, tag: Tag) {
         let mut roster = self.roster.lock();
-        let calls = roster.abandon(tag, self.buffers.available());
+        let calls = roster.abandon(tag, self.available());
         drop(roster);
         self.carry_out(calls);
     }
@@ -196,7 +201,7 @@ impl Pool {
 
     fn finish(&self, number: usize) -> After {
         let mut roster = self.roster.lock();
-        let (after, calls) = roster.finished(number, self.buffers.available());
+        let (after, calls) = roster.finished(number, self.available());
         drop(roster);
         self.carry_out(calls);
         after
@@ -221,7 +226,7 @@ impl Pool {
             let record = op.as_ref().map(|op| op.tag).zip(kind);
             let mut roster = self.roster.lock();
             // Read under the lock: a buffer that another worker gave back before it parked is seen.
-            let available = self.buffers.available();
+            let available = self.available();
             let (next, calls) = roster.settle(parker, &claim, record, armed, available);
             drop(roster);
             self.carry_out(calls);
@@ -240,7 +245,8 @@ impl Pool {
         if buffer.is_some() {
             return true;
         }
-        match self.buffers.take() {
+        let Some(buffers) = &self.buffers else { return true };
+        match buffers.take() {
             Take::Got(got) => {
                 *buffer = Some(got);
                 true
@@ -255,10 +261,12 @@ impl Pool {
         let before = roster.leave(number);
         let empty = roster.empty();
         // The buffer that it gave back may be what work waits for.
-        let calls = roster.rouse(self.buffers.available(), false);
+        let calls = roster.rouse(self.available(), false);
         drop(roster);
         self.carry_out(calls);
-        self.buffers.trim(empty);
+        if let Some(buffers) = &self.buffers {
+            buffers.trim(empty);
+        }
         join_all(before);
         if empty {
             (self.params.bell)();

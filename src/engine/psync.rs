@@ -4,10 +4,10 @@
 //! what came of it is reported. Local shortages are waited out here (R22), and a stale handle is
 //! opened again once.
 
-mod local;
+pub(super) mod local;
 mod metadata;
-mod plan;
-mod read;
+pub(super) mod plan;
+pub(super) mod read;
 mod write;
 
 use std::sync::Arc;
@@ -24,6 +24,21 @@ use local::{Released, Wait};
 /// See the module's text.
 pub struct PsyncEngine {
     pool: Arc<Pool>,
+}
+
+/// Runs ops with blocking calls: this engine's whole work, and what other engines do with an op
+/// that their own way cannot do.
+pub struct Blocking {
+    lane: Lane,
+}
+
+/// What an op has behind it when it is run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tried {
+    /// The op has made its file.
+    pub created: bool,
+    /// A stale handle was met, so the op opens for the second and last time.
+    pub stale: bool,
 }
 
 /// What the workers of one lane share.
@@ -46,16 +61,30 @@ impl PsyncEngine {
     #[must_use]
     pub fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<PsyncEngine> {
         let buffers = Buffers::new(params.buffer_bytes, params.transfers);
+        let blocking = Blocking::new(Arc::clone(&buffers));
+        let run = Box::new(move |op: &Op, buffer: &mut Option<Buffer>| {
+            blocking.run(op, buffer, Tried::default())
+        });
+        Arc::new(PsyncEngine { pool: Pool::new(params, source, Some(buffers), run) })
+    }
+}
+
+impl Blocking {
+    /// For the workers of one lane.
+    #[must_use]
+    pub fn new(buffers: Arc<Buffers>) -> Blocking {
         let lane = Lane {
-            buffers: Arc::clone(&buffers),
+            buffers,
             released: Released::default(),
             clock: Clock::monotonic(),
             no_reserve: AtomicBool::new(false),
         };
-        let run = Box::new(move |op: &Op, buffer: &mut Option<Buffer>| {
-            Job { lane: &lane, op }.run(buffer)
-        });
-        Arc::new(PsyncEngine { pool: Pool::new(params, source, buffers, run) })
+        Blocking { lane }
+    }
+
+    /// Runs an op to its end. A transfer that has no buffer takes one.
+    pub fn run(&self, op: &Op, buffer: &mut Option<Buffer>, tried: Tried) -> Outcome {
+        Job { lane: &self.lane, op }.run(buffer, tried)
     }
 }
 
@@ -90,14 +119,18 @@ impl Engine for PsyncEngine {
 }
 
 impl Job<'_> {
-    fn run(&self, buffer: &mut Option<Buffer>) -> Outcome {
-        let mut created = false;
+    fn run(&self, buffer: &mut Option<Buffer>, tried: Tried) -> Outcome {
+        let mut created = tried.created;
         match self.run_once(buffer, &mut created) {
-            Err(failure) if failure.os() == Some(libc::ESTALE) && !self.op.gate.revoked() => {
+            Err(failure) if failure.os() == Some(libc::ESTALE) && self.may_reopen(tried) => {
                 self.run_once(buffer, &mut created)
             }
             outcome => outcome,
         }
+    }
+
+    fn may_reopen(&self, tried: Tried) -> bool {
+        !tried.stale && !self.op.gate.revoked()
     }
 
     fn run_once(&self, buffer: &mut Option<Buffer>, created: &mut bool) -> Outcome {

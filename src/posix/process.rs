@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use nix::sys::resource::{Resource, getrlimit};
+
 /// This process's id.
 #[must_use]
 pub fn pid() -> u32 {
@@ -48,6 +50,18 @@ pub fn alive(pid: u32, start: u64) -> bool {
     // SAFETY: signal 0 only asks whether the process exists. A pid of 0 would ask about our own
     // group: it is no process's, and the check comes first.
     raw != 0 && (unsafe { libc::kill(raw, 0) } == 0 || nix::errno::Errno::last_raw() != libc::ESRCH)
+}
+
+/// Bytes that this process may lock in memory; `u64::MAX`: no limit.
+#[must_use]
+pub fn memory_lock_limit() -> Option<u64> {
+    getrlimit(Resource::RLIMIT_MEMLOCK).ok().map(|(soft, _)| soft)
+}
+
+/// Descriptors that this process may have.
+#[must_use]
+pub fn descriptor_limit() -> Option<u64> {
+    getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::io::Error;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
@@ -25,6 +26,17 @@ pub fn spawn(
     let made = builder.spawn(work);
     before.thread_set_mask()?;
     made
+}
+
+/// How long the calling thread has been on a CPU.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the struct is ours to write during the call.
+    let status = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    debug_assert_eq!(status, 0, "the clock exists");
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::chain::Class;
 use super::task::Cell;
 use crate::clock::Time;
 use crate::engine::Tag;
@@ -23,6 +24,8 @@ pub struct Message {
 pub struct Effects {
     /// More ops can be pulled: (lane, how many).
     pub wake: Vec<(usize, usize)>,
+    /// The same for lookups and sweeps.
+    pub wake_metadata: Vec<(usize, usize)>,
     /// Tasks and calls that ended.
     pub finished: Vec<Arc<Cell>>,
     /// Ops that were given up in the kernel.
@@ -39,12 +42,24 @@ pub struct Effects {
     pub quiet: bool,
 }
 
+fn add(wake: &mut Vec<(usize, usize)>, lane: usize) {
+    match wake.iter_mut().find(|(index, _)| *index == lane) {
+        Some((_, jobs)) => *jobs += 1,
+        None => wake.push((lane, 1)),
+    }
+}
+
 impl Effects {
     /// One more op can be pulled from `lane`.
     pub fn wake_one(&mut self, lane: usize) {
-        match self.wake.iter_mut().find(|(index, _)| *index == lane) {
-            Some((_, jobs)) => *jobs += 1,
-            None => self.wake.push((lane, 1)),
+        add(&mut self.wake, lane);
+    }
+
+    /// One more op for a chain of this class can be pulled.
+    pub fn wake_class(&mut self, lane: usize, class: Class) {
+        match class {
+            Class::Lookup | Class::Idle => add(&mut self.wake_metadata, lane),
+            Class::Load | Class::Dump | Class::Metadata => add(&mut self.wake, lane),
         }
     }
 

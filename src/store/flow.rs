@@ -53,7 +53,7 @@ impl Core {
                 chain.place = Place::Queued(lane);
             }
             self.lanes[lane].push(chain_class, id);
-            return fx.wake_one(lane);
+            return fx.wake_class(lane, chain_class);
         }
     }
 
@@ -109,10 +109,10 @@ impl Core {
                 if let Some(chain) = self.chains.get_mut(&id) {
                     chain.place = Place::Running(next);
                 }
-                let lane = attempt.lane;
-                self.lanes[lane].continuations.push_back((next, attempt.class));
+                let (lane, class) = (attempt.lane, attempt.class);
+                self.lanes[lane].continuations.push_back((next, class));
                 self.attempts.insert(next, attempt);
-                fx.wake_one(lane);
+                fx.wake_class(lane, class);
             }
             other => {
                 self.free_slot(&attempt);

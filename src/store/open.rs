@@ -14,8 +14,8 @@ use super::rules::Rules;
 use super::shared::{LaneSource, Shared};
 use super::supervisor::{Alarm, Supervisor, pin};
 use crate::clock::{Clock, Time};
-use crate::config::{Config, EngineChoice, StartupPolicy};
-use crate::engine::psync::PsyncEngine;
+use crate::config::{Config, StartupPolicy};
+use crate::engine::select::{self, Choice};
 use crate::engine::{Engine, EngineKind, EngineParams, Source, host};
 use crate::error::{Error, Status};
 use crate::health::breaker::{BreakerParams, BreakerThread};
@@ -88,8 +88,9 @@ pub fn open(config: Config) -> Result<Store, Error> {
     match &result {
         Ok(store) => {
             let paths = store.config.backends.join(", ");
-            let engine = store.report.engine.word();
-            log::emit(Level::Info, "KV1001", &format!("open: {paths}; engine {engine}"));
+            let (engine, why) = (store.report.engine.word(), &store.report.engine_reason);
+            let text = format!("open: {paths}; engine {engine} ({why})");
+            log::emit(Level::Info, "KV1001", &text);
         }
         Err(error) => log::emit(Level::Error, "KV1002", &format!("open failed: {error}")),
     }
@@ -107,10 +108,11 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     for warning in &report.warnings {
         log::emit(Level::Warn, "KV1007", warning);
     }
-    let shared = share(&config, &me, &report, &clock)?;
+    let Choice { kind, reason } = select::choose(config.engine)?;
+    let shared = share(&config, kind, &me, &report, &clock)?;
     let facts = Facts {
-        engine: EngineKind::Psync,
-        engine_reason: engine_reason(&config),
+        engine: kind,
+        engine_reason: reason,
         paths: config.backends.clone(),
         same_storage: report.same_storage,
         unfinished: unfinished.clone(),
@@ -129,13 +131,6 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     }
     let threads = parking_lot::Mutex::new(Some(threads));
     Ok(Store { config, shared, report: facts, threads })
-}
-
-fn engine_reason(config: &Config) -> &'static str {
-    match config.engine {
-        EngineChoice::Auto => "auto: the engine that this version has",
-        _ => "posix_io_engine",
-    }
 }
 
 /// Who this store is, for the names of its temporaries.
@@ -232,6 +227,7 @@ pub(super) fn path_facts(checked: &Checked, now: Time) -> PathFacts {
 
 fn share(
     config: &Config,
+    kind: EngineKind,
     me: &Writer,
     report: &StartupReport,
     clock: &Clock,
@@ -265,8 +261,8 @@ fn share(
             buffer_bytes: (config.buffer_mb_max << 20) / n,
             bell: Arc::new(move || alarm.ring()),
         };
-        let source = LaneSource::new(Arc::downgrade(&shared), index, EngineKind::Psync);
-        engine(&shared, params, Arc::new(source))
+        let source = LaneSource::new(Arc::downgrade(&shared), index, kind);
+        engine(&shared, kind, params, Arc::new(source))
     });
     let engines: Result<Vec<Arc<dyn Engine>>, Error> = engines.collect();
     shared.set_engines(engines?);
@@ -276,10 +272,11 @@ fn share(
 #[cfg_attr(not(feature = "fault"), expect(unused_variables, reason = "for faults"))]
 fn engine(
     shared: &Shared,
+    kind: EngineKind,
     params: EngineParams,
     source: Arc<dyn Source>,
 ) -> Result<Arc<dyn Engine>, Error> {
-    let make = |params, source| -> Arc<dyn Engine> { PsyncEngine::new(params, source) };
+    let make = move |params, source| select::make(kind, params, source);
     #[cfg(not(feature = "fault"))]
     return Ok(make(params, source));
     #[cfg(feature = "fault")]

@@ -24,7 +24,7 @@ pub struct Facts {
     /// The engine that runs.
     pub engine: EngineKind,
     /// Why this one.
-    pub engine_reason: &'static str,
+    pub engine_reason: String,
     /// The backends.
     pub paths: Vec<String>,
     /// All backends showed one storage at open (R8).

@@ -117,13 +117,17 @@ impl Shared {
         for (lane, tag) in &fx.abandon {
             engines[*lane].abandon(*tag);
         }
-        for (lane, jobs) in fx.wake {
-            let jobs = if own == Some(lane) { jobs - 1 } else { jobs };
-            if let Some(engine) = engines.get(lane)
-                && jobs > 0
-            {
-                engine.wake(jobs);
-            }
+        // Whoever pulls himself needs nobody for one of his lane's ops.
+        let mut own = own;
+        let mut left = |(lane, jobs): (usize, usize)| {
+            let jobs = if own.take_if(|own| *own == lane).is_some() { jobs - 1 } else { jobs };
+            engines.get(lane).filter(|_| jobs > 0).map(|engine| (engine, jobs))
+        };
+        for (engine, jobs) in fx.wake.into_iter().filter_map(&mut left) {
+            engine.wake(jobs);
+        }
+        for (engine, jobs) in fx.wake_metadata.into_iter().filter_map(&mut left) {
+            engine.wake_metadata(jobs);
         }
         if let Some(at) = fx.arm {
             self.alarm.arm(at);

@@ -161,10 +161,11 @@ impl Core {
         let Some(attempt) = self.attempts.get_mut(&tag) else { return };
         let lane = attempt.lane;
         attempt.abandoned = Some(self.health.backends()[lane].epoch());
-        self.lanes[lane].free_slot(attempt.class);
+        let class = attempt.class;
+        self.lanes[lane].free_slot(class);
         self.lanes[lane].abandoned += 1;
         fx.abandon.push((lane, tag));
-        fx.wake_one(lane);
+        fx.wake_class(lane, class);
     }
 
     /// Takes a time-out into the window, and notes when, for R29.
@@ -274,7 +275,7 @@ impl Core {
             // Between two steps: nothing is in the kernel.
             if let Some(attempt) = self.attempts.remove(&tag) {
                 self.free_slot(&attempt);
-                fx.wake_one(attempt.lane);
+                fx.wake_class(attempt.lane, attempt.class);
                 self.end(id, Err(error), now, fx);
                 self.after_creation(&attempt, now, fx);
             }
@@ -310,7 +311,7 @@ impl Core {
     ) {
         self.stats.late_results += 1;
         self.free_slot(&attempt);
-        fx.wake_one(attempt.lane);
+        fx.wake_class(attempt.lane, attempt.class);
         if let Some(chain) = attempt.chain.and_then(|id| self.chains.get_mut(&id)) {
             chain.in_kernel.remove(&tag);
         }
@@ -350,7 +351,7 @@ impl Core {
         fx: &mut Effects,
     ) {
         self.free_slot(attempt);
-        fx.wake_one(attempt.lane);
+        fx.wake_class(attempt.lane, attempt.class);
         match self.counted(attempt, outcome) {
             None => self.record_success(attempt.lane, now, fx),
             Some(Some(failure)) => {

@@ -148,7 +148,6 @@ fn r92_effective_has_every_key_with_its_origin() {
 fn r2_what_is_not_built_is_unsupported_and_names_its_key() {
     for (key, value) in [
         ("posix_io_engine", json!("aio")),
-        ("posix_io_engine", json!("io_uring")),
         ("posix_capacity_gb", json!(0.5)),
         ("reserve_free_percent", json!(1)),
         ("quarantine", json!(true)),

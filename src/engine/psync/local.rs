@@ -17,7 +17,7 @@ use crate::posix::file;
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
 
 /// The errors that say something about this process alone.
-pub(super) fn is_local(errno: i32) -> bool {
+pub(in crate::engine) fn is_local(errno: i32) -> bool {
     matches!(errno, libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::EAGAIN)
 }
 

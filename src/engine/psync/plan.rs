@@ -2,41 +2,41 @@
 //! forbids it (R33). Pure: no file, no memory.
 
 /// The alignment assumed where the file does not tell, and the one that needs no asking.
-pub(super) const ALIGN_BYTES: u64 = 4096;
+pub(in crate::engine) const ALIGN_BYTES: u64 = 4096;
 /// The most bytes of one buffered call: a piece that stays in the CPU's cache between the kernel's
 /// copy and ours.
-pub(super) const CACHED_PIECE_BYTES: usize = 256 << 10;
+pub(in crate::engine) const CACHED_PIECE_BYTES: usize = 256 << 10;
 /// The most bytes of one call on the caller's memory; the kernel moves less than 2 GiB at once
 /// (R34).
-pub(super) const BORROWED_PIECE_BYTES: usize = 1 << 30;
+pub(in crate::engine) const BORROWED_PIECE_BYTES: usize = 1 << 30;
 
 /// One piece of a transfer, within the aligned range of the file that one call moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(in crate::engine) struct Piece {
     /// Where it starts in the transfer.
-    pub(super) at: u64,
+    pub(in crate::engine) at: u64,
     /// Its length.
-    pub(super) bytes: usize,
+    pub(in crate::engine) bytes: usize,
     /// Where the call starts in the file.
-    pub(super) start: u64,
+    pub(in crate::engine) start: u64,
     /// The length of the call.
-    pub(super) span: usize,
+    pub(in crate::engine) span: usize,
     /// Where the piece starts in the call's bytes.
-    pub(super) skip: usize,
+    pub(in crate::engine) skip: usize,
 }
 
 /// A range of a file, as a transfer asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
+pub(in crate::engine) struct Range {
+    pub(in crate::engine) offset: u64,
+    pub(in crate::engine) bytes: u64,
 }
 
 impl Range {
     /// The piece that starts at `at` of the transfer, with calls of at most `call_bytes` that start
     /// and end at multiples of `align` in the file. `None`: no call of that size is aligned, or the
     /// range is absurd.
-    pub(super) fn piece(&self, at: u64, call_bytes: usize, align: u64) -> Option<Piece> {
+    pub(in crate::engine) fn piece(&self, at: u64, call_bytes: usize, align: u64) -> Option<Piece> {
         let align = align.max(1);
         let call_bytes = call_bytes as u64 / align * align;
         let from = self.offset.checked_add(at)?;
@@ -56,7 +56,7 @@ impl Range {
     }
 
     /// Both ends are multiples of `align`.
-    pub(super) fn aligned(&self, align: u64) -> bool {
+    pub(in crate::engine) fn aligned(&self, align: u64) -> bool {
         self.offset.is_multiple_of(align) && self.bytes.is_multiple_of(align)
     }
 
@@ -64,7 +64,7 @@ impl Range {
     /// file's tail and goes through the page cache. `None`: the range shares a sector, or a page of
     /// the cache, with bytes that are not its own, and no way of writing it is safe (R33: the store
     /// never asks that).
-    pub(super) fn direct_part(&self, file_bytes: u64, align: u64) -> Option<u64> {
+    pub(in crate::engine) fn direct_part(&self, file_bytes: u64, align: u64) -> Option<u64> {
         if self.aligned(align) {
             return Some(self.bytes);
         }
@@ -76,7 +76,7 @@ impl Range {
 }
 
 /// How far a direct transfer of `done` bytes counts: the last aligned offset (R34).
-pub(super) fn aligned_part(done: usize, align: u64) -> usize {
+pub(in crate::engine) fn aligned_part(done: usize, align: u64) -> usize {
     let align = usize::try_from(align).unwrap_or(usize::MAX).max(1);
     done / align * align
 }

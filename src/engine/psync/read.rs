@@ -15,7 +15,7 @@ use crate::error::{Cause, Failure, Step};
 use crate::posix::file::{self, Info};
 
 /// The most segments that one vectored call takes.
-const SEGMENTS_MAX: usize = 1024;
+pub(in crate::engine) const SEGMENTS_MAX: usize = 1024;
 
 /// A transfer on a file that is open.
 struct Open<'a> {
@@ -28,12 +28,12 @@ struct Open<'a> {
 
 impl Transfer {
     /// The range of the file.
-    pub(super) fn range(&self) -> Range {
+    pub(in crate::engine) fn range(&self) -> Range {
         Range { offset: self.offset, bytes: self.memory.bytes() }
     }
 }
 
-pub(super) fn given_up(step: Step) -> Failure {
+pub(in crate::engine) fn given_up(step: Step) -> Failure {
     Failure { step, cause: Cause::GivenUp }
 }
 
@@ -46,7 +46,7 @@ pub(super) fn alignment(info: &Info) -> u64 {
 }
 
 /// `memory` from `at` on as the vector of one call: at most `bytes` bytes.
-pub(super) fn vector(memory: &Memory, at: u64, bytes: usize) -> Vec<libc::iovec> {
+pub(in crate::engine) fn vector(memory: &Memory, at: u64, bytes: usize) -> Vec<libc::iovec> {
     let part = |segment: Segment| libc::iovec {
         iov_base: segment.pointer().cast(),
         iov_len: segment.bytes(),
@@ -55,7 +55,7 @@ pub(super) fn vector(memory: &Memory, at: u64, bytes: usize) -> Vec<libc::iovec>
 }
 
 /// Whether direct calls can use the caller's memory as it is.
-pub(super) fn memory_is_aligned(memory: &Memory, align: u64) -> bool {
+pub(in crate::engine) fn memory_is_aligned(memory: &Memory, align: u64) -> bool {
     let multiple = |value: usize| (value as u64).is_multiple_of(align);
     memory.segments().iter().all(|part| multiple(part.pointer() as usize) && multiple(part.bytes()))
 }

@@ -1,0 +1,365 @@
+//! What the rings and the pool of one lane share: limits, buffers, who sleeps, which threads there
+//! are, and the ops on their way from a ring to the pool.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::ledger::{Ledger, Missed};
+use super::refusal::Refusal;
+use crate::clock::{Clock, Time};
+use crate::engine::buffers::{Buffer, Buffers};
+use crate::engine::pool::Pool;
+use crate::engine::psync::Tried;
+use crate::engine::{EngineParams, Op, Source, Tag};
+use crate::log::{self, Level};
+use crate::posix::eventfd;
+
+/// Most rings of one lane. The first one does the work; the others come when it is too much for
+/// one thread.
+const RINGS_MAX: usize = 4;
+/// How long the pool does a lane's work alone where no ring could be made, until one is tried
+/// again.
+const REFUSED_FOR: Duration = Duration::from_secs(1);
+/// Workers that begin then at once.
+const WORKERS_WITHOUT_RING: usize = 8;
+
+/// No thread.
+const ABSENT: u8 = 0;
+/// The supervisor was asked for one.
+const ASKED: u8 = 1;
+/// It is being made.
+const MAKING: u8 = 2;
+/// It looks for work before it sleeps.
+const AWAKE: u8 = 3;
+/// It sleeps in the kernel.
+const ASLEEP: u8 = 4;
+/// It must look once more.
+const TOLD: u8 = 5;
+
+/// One ring's place in the lane.
+#[derive(Debug, Default)]
+struct Seat {
+    state: AtomicU8,
+    /// Wakes the thread out of the kernel. There while the thread is.
+    event: Mutex<Option<Arc<OwnedFd>>>,
+}
+
+/// What an op takes along to the pool.
+#[derive(Debug, Default)]
+pub(super) struct Baggage {
+    pub(super) buffer: Option<Buffer>,
+    pub(super) tried: Tried,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    /// Rings' threads that exist or are being made.
+    alive: usize,
+    handles: Vec<JoinHandle<()>>,
+    /// Ops that wait for a worker of the pool.
+    handed: VecDeque<(Op, Baggage)>,
+    /// Ops that a worker has pulled: what they brought, until it is taken.
+    baggage: HashMap<Tag, Baggage>,
+    /// Ops handed to the pool that have not ended.
+    handed_live: HashSet<Tag>,
+}
+
+/// See the module's text.
+pub(super) struct Lane {
+    pub(super) params: EngineParams,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) buffers: Arc<Buffers>,
+    pub(super) ledger: Ledger,
+    pub(super) clock: Clock,
+    /// The file system refused to reserve space: it is not asked again.
+    pub(super) no_reserve: AtomicBool,
+    /// A ring could not pull for want of a buffer.
+    pub(super) starved: AtomicBool,
+    pool: OnceLock<Arc<Pool>>,
+    seats: Vec<Seat>,
+    stopping: AtomicBool,
+    /// Until when no ring is tried, in nanoseconds of the clock; 0: rings can be made.
+    refused_until: AtomicU64,
+    threads: Mutex<Threads>,
+    /// Told when a thread has left or a handed op has ended.
+    changed: Condvar,
+}
+
+impl Lane {
+    pub(super) fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<Lane> {
+        let buffers = Buffers::new(params.buffer_bytes, params.transfers);
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Arc::new(Lane {
+            ledger: Ledger::new(params.transfers, params.metadata),
+            source,
+            buffers,
+            clock: Clock::monotonic(),
+            no_reserve: AtomicBool::new(false),
+            starved: AtomicBool::new(false),
+            pool: OnceLock::new(),
+            seats: (0..cores.min(RINGS_MAX)).map(|_| Seat::default()).collect(),
+            stopping: AtomicBool::new(false),
+            refused_until: AtomicU64::new(0),
+            threads: Mutex::default(),
+            changed: Condvar::new(),
+            params,
+        })
+    }
+
+    /// Gives the pool. Called once.
+    pub(super) fn set_pool(&self, pool: &Arc<Pool>) {
+        if self.pool.set(Arc::clone(pool)).is_err() {
+            debug_assert!(false, "the pool is made once");
+        }
+    }
+
+    pub(super) fn stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// The pool does this lane's transfers, since no ring can be made.
+    pub(super) fn without_ring(&self) -> bool {
+        let until = self.refused_until.load(Ordering::Acquire);
+        until != 0 && self.clock.now() < Time(Duration::from_nanos(until))
+    }
+
+    /// Up to `jobs` more ops can be pulled.
+    pub(super) fn wake(&self, jobs: usize) {
+        if self.without_ring() {
+            self.wake_pool(jobs);
+        } else {
+            self.rouse(0);
+        }
+    }
+
+    pub(super) fn wake_pool(&self, jobs: usize) {
+        if let Some(pool) = self.pool.get() {
+            pool.wake(jobs);
+        }
+    }
+
+    /// Whoever missed a place looks again.
+    pub(super) fn tell(&self, missed: Missed) {
+        if missed.ring {
+            self.wake(1);
+        }
+        if missed.pool {
+            self.wake_pool(1);
+        }
+    }
+
+    /// Makes a ring look for work. Costs a system call only where its thread sleeps.
+    pub(super) fn rouse(&self, number: usize) {
+        let Some(seat) = self.seats.get(number) else { return };
+        let mut seen = seat.state.load(Ordering::Acquire);
+        loop {
+            let next = match seen {
+                ABSENT if self.stopping() => return,
+                ABSENT => ASKED,
+                AWAKE | ASLEEP => TOLD,
+                _ => return,
+            };
+            let swap = seat.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire);
+            match swap {
+                Ok(ABSENT) => return (self.params.bell)(),
+                Ok(ASLEEP) => return self.signal(seat),
+                Ok(_) => return,
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    fn signal(&self, seat: &Seat) {
+        if let Some(event) = &*seat.event.lock() {
+            eventfd::signal(event);
+        }
+    }
+
+    /// A ring's thread begins.
+    pub(super) fn take_seat(&self, number: usize, event: Arc<OwnedFd>) {
+        *self.seats[number].event.lock() = Some(event);
+        self.seats[number].state.store(AWAKE, Ordering::Release);
+    }
+
+    /// The thread looks for work now; what is told from here on makes it look again.
+    pub(super) fn begin_look(&self, number: usize) {
+        self.seats[number].state.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// The thread is about to sleep. `false`: it was told to look again.
+    pub(super) fn fall_asleep(&self, number: usize) -> bool {
+        self.swap(number, AWAKE, ASLEEP)
+    }
+
+    /// The thread has slept long enough for nothing, and leaves. `false`: it was just woken.
+    pub(super) fn retire(&self, number: usize) -> bool {
+        self.swap(number, ASLEEP, ABSENT)
+    }
+
+    fn swap(&self, number: usize, from: u8, to: u8) -> bool {
+        let state = &self.seats[number].state;
+        state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// No ring could be made: the pool takes over for a while.
+    pub(super) fn refused(&self, number: usize, refusal: &Refusal) {
+        let until = self.clock.now().plus(REFUSED_FOR);
+        let nanos = u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX);
+        self.refused_until.store(nanos, Ordering::Release);
+        let text = format!("no ring for backend {}: {refusal}", self.params.index);
+        log::emit(Level::Warn, "KV1010", &text);
+        self.seats[number].state.store(ABSENT, Ordering::SeqCst);
+        self.wake_pool(WORKERS_WITHOUT_RING);
+    }
+
+    /// Gives an op to the pool, with what it has behind it.
+    pub(super) fn hand_over(&self, op: Op, baggage: Baggage) {
+        let mut threads = self.threads.lock();
+        threads.handed_live.insert(op.tag);
+        threads.handed.push_back((op, baggage));
+        drop(threads);
+        self.wake_pool(1);
+    }
+
+    /// The next op for a worker of the pool.
+    pub(super) fn take_handed(&self, mut fits: impl FnMut(&Op) -> bool) -> Option<Op> {
+        let mut threads = self.threads.lock();
+        let at = threads.handed.iter().position(|(op, _)| fits(op))?;
+        let (op, baggage) = threads.handed.remove(at)?;
+        threads.baggage.insert(op.tag, baggage);
+        Some(op)
+    }
+
+    /// An op that a worker pulled itself and brings a buffer for.
+    pub(super) fn put_baggage(&self, tag: Tag, baggage: Baggage) {
+        let mut threads = self.threads.lock();
+        threads.baggage.insert(tag, baggage);
+        threads.handed_live.insert(tag);
+    }
+
+    pub(super) fn take_baggage(&self, tag: Tag) -> Option<Baggage> {
+        self.threads.lock().baggage.remove(&tag)
+    }
+
+    /// A worker has reported an op, one that was handed to it or another.
+    pub(super) fn reported(&self, tag: Tag) {
+        let mut threads = self.threads.lock();
+        let handed = threads.handed_live.remove(&tag);
+        drop(threads);
+        if handed && self.stopping() {
+            self.changed.notify_all();
+            self.stop_pool_in_time();
+        }
+    }
+
+    /// The numbers of rings that the supervisor was asked for.
+    pub(super) fn begin_making(&self) -> Option<usize> {
+        let number = (0..self.seats.len()).find(|at| self.swap(*at, ASKED, MAKING))?;
+        if self.stopping() {
+            self.seats[number].state.store(ABSENT, Ordering::SeqCst);
+            return None;
+        }
+        self.threads.lock().alive += 1;
+        Some(number)
+    }
+
+    /// The thread was made, or could not be.
+    pub(super) fn end_making(&self, number: usize, handle: Option<JoinHandle<()>>) {
+        let mut threads = self.threads.lock();
+        match handle {
+            Some(handle) => threads.handles.push(handle),
+            None => {
+                threads.alive -= 1;
+                self.seats[number].state.store(ASKED, Ordering::SeqCst);
+            }
+        }
+        drop(threads);
+        self.changed.notify_all();
+    }
+
+    /// A ring's thread ends now. Its seat may have another one already.
+    pub(super) fn leave(&self, number: usize, event: &Arc<OwnedFd>) {
+        let mut slot = self.seats[number].event.lock();
+        if slot.as_ref().is_some_and(|other| Arc::ptr_eq(other, event)) {
+            *slot = None;
+        }
+        drop(slot);
+        self.left();
+    }
+
+    /// A ring's thread has ended, or never had a ring.
+    pub(super) fn left(&self) {
+        self.threads.lock().alive -= 1;
+        self.changed.notify_all();
+        self.stop_pool_in_time();
+        (self.params.bell)();
+    }
+
+    /// Joins threads that have ended.
+    pub(super) fn reap(&self) {
+        let mut threads = self.threads.lock();
+        let (ended, running) =
+            std::mem::take(&mut threads.handles).into_iter().partition(JoinHandle::is_finished);
+        threads.handles = running;
+        drop(threads);
+        join_all(ended);
+    }
+
+    pub(super) fn alive(&self) -> usize {
+        self.threads.lock().alive
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        for number in 0..self.seats.len() {
+            if !self.swap(number, ASKED, ABSENT) {
+                self.rouse(number);
+            }
+        }
+        self.stop_pool_in_time();
+    }
+
+    /// The pool stops once no ring can hand it anything any more.
+    fn stop_pool_in_time(&self) {
+        let threads = self.threads.lock();
+        let over = self.stopping() && threads.alive == 0 && threads.handed_live.is_empty();
+        drop(threads);
+        if let (true, Some(pool)) = (over, self.pool.get()) {
+            pool.stop();
+        }
+    }
+
+    /// Waits until every thread has ended.
+    pub(super) fn join(&self, limit: Option<Duration>) -> bool {
+        let end = limit.map(|limit| self.clock.now().plus(limit));
+        let left = |end: Time| end.since(self.clock.now());
+        let mut threads = self.threads.lock();
+        while threads.alive > 0 || !threads.handed_live.is_empty() {
+            match end.map(left) {
+                None => self.changed.wait(&mut threads),
+                Some(left) if left.is_zero() => return false,
+                Some(left) => {
+                    // Whether it was the limit or a change shows above.
+                    self.changed.wait_for(&mut threads, left);
+                }
+            }
+        }
+        let handles = std::mem::take(&mut threads.handles);
+        drop(threads);
+        join_all(handles);
+        self.pool.get().is_none_or(|pool| pool.join(end.map(left)))
+    }
+}
+
+fn join_all(ended: Vec<JoinHandle<()>>) {
+    for thread in ended {
+        // A thread that panicked has ended as well, which is all that is asked here.
+        let _panic = thread.join();
+    }
+}
