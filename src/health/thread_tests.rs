@@ -243,7 +243,8 @@ fn r52_no_number_of_hanging_threads_stops_a_probe() {
     }
     tasks.sort();
     tasks.dedup();
-    assert_eq!((tasks.len(), rig.unfinished.on(0)), (40, 40));
+    // A further probe may have been given up while this thread waited for a core.
+    assert!(tasks.len() == 40 && rig.unfinished.on(0) >= 40);
     rig.monitor.stop();
     for release in &held {
         release.send(Ok(None)).unwrap();
