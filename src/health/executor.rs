@@ -25,6 +25,9 @@ pub const WORKER_STACK_BYTES: usize = 128 << 10;
 /// Woken this much later than armed, a judge has slept, and so may the worker have (R28).
 const OVERSLEPT: Duration = Duration::from_millis(100);
 
+/// What the worker gets on top then, to report what came back meanwhile.
+const HARVEST: Duration = Duration::from_millis(500);
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Tells a waiting thread to stop: it becomes readable when the sender is dropped.
@@ -174,7 +177,7 @@ impl Executor {
             }
             // This whole process slept (SIGSTOP, a paused VM), the worker too: it gets that time
             // back.
-            deadline = deadline.plus(late);
+            deadline = deadline.plus(late.saturating_add(HARVEST));
         }
     }
 

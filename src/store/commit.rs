@@ -28,13 +28,30 @@ impl Core {
         let rewrite = rewrite.map(|(shards, _)| shards);
         let work = Work::Commit { generation, waiters, rewrite, detour: None };
         let id = self.add_chain(work, block);
+        // Nearly always nothing hangs, and this is on the path of every block.
+        let hangs = self.lanes.iter().any(|lane| lane.abandoned > 0);
+        let hung = if hangs { self.hung_writers(&block, generation) } else { 0 };
         if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = tried;
+            chain.tried = tried | hung;
         }
         if let Some(progress) = self.blocks.live(&block, generation) {
             progress.commit = Some(id);
         }
         self.route(id, now, fx);
+    }
+
+    /// Backends on which a write of this generation was given up and is still in the kernel. Its
+    /// rename or removal does not go there: it would hang behind the write, and hold the directory
+    /// meanwhile. And a creation that is let go late makes the temporary's name again, so that a
+    /// rename behind it would put an empty file in the block's place where the file system cannot
+    /// tell that there is one (R5, R40).
+    pub(super) fn hung_writers(&self, block: &BlockId, generation: u64) -> u64 {
+        let hung = |attempt: &&Attempt| {
+            attempt.writes == Some(generation)
+                && attempt.block == *block
+                && (attempt.abandoned.is_some() || attempt.chain.is_none())
+        };
+        self.attempts.values().filter(hung).fold(0, |mask, attempt| mask | 1 << attempt.lane)
     }
 
     /// Before a commit through `lane`, shards that only the cache of another path may hold are

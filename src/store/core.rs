@@ -210,9 +210,11 @@ impl Core {
         if chain.attempts > 1 {
             self.stats.retries += 1;
         }
-        let creates = match chain.work {
-            Work::Dump { generation, create: true, .. } => Some(generation),
-            _ => None,
+        let (writes, creates) = match chain.work {
+            Work::Dump { generation, create, .. } => {
+                (Some(generation), create.then_some(generation))
+            }
+            _ => (None, None),
         };
         let mut attempt = Attempt {
             chain: Some(id),
@@ -226,6 +228,7 @@ impl Core {
             waiting: None,
             abandoned: None,
             pending: None,
+            writes,
             creates,
             made_dir: false,
         };

@@ -240,15 +240,24 @@ impl Core {
         }
     }
 
-    /// Removes a temporary of this store, best effort.
+    /// Removes a temporary of this store, best effort: not where a write of it still hangs.
     pub(super) fn discard(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+        let hung = self.hung_writers(&block, generation);
         let id = self.add_chain(Work::Discard { generation }, block);
+        if let Some(chain) = self.chains.get_mut(&id) {
+            chain.tried = hung;
+        }
         self.route(id, now, fx);
     }
 
     /// An attempt that could create a temporary has returned: if its generation is over, the file
     /// goes (R5).
     pub(super) fn after_creation(&mut self, attempt: &Attempt, now: Time, fx: &mut Effects) {
+        let outlived = attempt.abandoned.is_some() || attempt.chain.is_none();
+        if outlived && attempt.writes.is_some() && !self.leftovers.is_empty() {
+            // It may have been what kept a temporary from being removed.
+            self.discard_leftovers(now, fx);
+        }
         let Some(generation) = attempt.creates else { return };
         // While it is being committed, it is still live.
         if self.blocks.live(&attempt.block, generation).is_none() {

@@ -80,7 +80,8 @@ impl Cores {
 
 /// Opens a store.
 pub fn open(config: Config) -> Result<Store, Error> {
-    let lease = log::lease();
+    // Two: the store keeps one, and where there is no store the reason is still delivered (R10).
+    let (lease, _until_told) = (log::lease(), log::lease());
     for warning in &config.warnings {
         log::emit(Level::Warn, "KV1003", warning);
     }
@@ -102,6 +103,9 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     let me = writer()?;
     let cores = Cores::new(&config);
     cores.warn();
+    if let Err(error) = log::pin(&cores.store) {
+        log::emit(Level::Warn, "KV1005", &error.text);
+    }
     let unfinished = Unfinished::new(config.backends.len());
     let executor = Executor::new(clock.clone(), unfinished.clone(), PROBE_STACK_BYTES);
     let (report, executor) = check(&config, &me, executor, &cores, &clock)?;

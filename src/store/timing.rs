@@ -8,6 +8,7 @@ use super::chain::{ChainId, Class, Place, Waiter, Work};
 use super::core::Core;
 use super::effects::Effects;
 use crate::clock::Time;
+use crate::config::FailureScope;
 use crate::engine::{Outcome, Tag};
 use crate::error::{Error, Failure, Status, Step};
 use crate::health::class::{self, Context, Operation};
@@ -17,6 +18,9 @@ use crate::log::Level;
 /// A judge that wakes this much later than armed has slept (SIGSTOP, a paused VM), and so have the
 /// workers (R28).
 pub const OVERSLEPT: Duration = Duration::from_millis(100);
+/// After such a sleep the workers get this long to report what came back meanwhile (R28: harvest
+/// first). What was due when the judge woke would be due again at that same moment otherwise.
+pub const HARVEST: Duration = Duration::from_millis(500);
 
 impl Attempt {
     /// The step, in the words of texts.
@@ -52,7 +56,7 @@ impl Core {
         if let Some(armed) = self.armed {
             let slept = now.since(armed);
             if slept > OVERSLEPT {
-                return Some(self.overslept(slept, now));
+                return Some(self.overslept(slept.saturating_add(HARVEST), now));
             }
         }
         self.judge_attempts(now, fx);
@@ -133,7 +137,7 @@ impl Core {
             return;
         }
         let id = attempt.chain;
-        if let Some(errno) = local {
+        if let (Some(errno), FailureScope::Path) = (local, self.rules.scope) {
             // R22: this host is short of something; the path is not to blame.
             let word = attempt.word();
             attempt.chain = None;

@@ -1,4 +1,5 @@
 //! Whole-library tests that need the inside.
 
+mod cases;
 mod header;
 mod tidy;

@@ -1,0 +1,134 @@
+/* Closing while paths hang (R54, R74): with a limit the call returns and leaves harmless threads;
+ * without one it waits for them. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+
+#include "ha.h"
+
+typedef struct {
+    rig_t *rig;
+    volatile bool done;
+} closing_t;
+
+static void *close_store(void *argument)
+{
+    closing_t *closing = argument;
+    CHECK_OK(kvpath_close(closing->rig->store));
+    __atomic_store_n(&closing->done, true, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static bool is_closing(void *rig)
+{
+    return kvpath_check_health(((rig_t *)rig)->store) == KVPATH_CLOSED;
+}
+
+static void end_mounts(rig_t *rig)
+{
+    for (int at = 0; at < rig->n; at++) CHECK_EQ(faultfs_stop(&rig->fs[at]), 0);
+    CHECK_EQ(count_files(rig->storage, ".tmp"), 0);
+}
+
+static void close_in_time(const char *rule, bool dumps)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    log_collect();
+    size_t threads = thread_count(), descriptors = descriptor_count();
+    rig_open(&rig, (options_t){.shape = whole, .extra = ", \"close_timeout_ms\": 400"});
+    batch_t *block = block_on(&rig, 0, 0);
+    if (!dumps) dump_batch(rig.store, block);
+    fault(&rig, 0, "%s", rule);
+    if (dumps)
+        begin_dump(&rig, block);
+    else
+        begin_load(&rig, block);
+    wait_hung(&rig, 0, 1, "any");
+    uint64_t start = now_ms();
+    CHECK_STATUS(kvpath_close(rig.store), KVPATH_TIMEOUT);
+    uint64_t took = now_ms() - start;
+    CHECK(took >= 400 && took < 400 + SLACK_MS);
+    memset(block->memory, 0xee, block->memory_bytes); /* the memory is ours again (R30) */
+    heal(&rig, 0);
+    release(&rig, 0);
+    wait_threads(threads);
+    CHECK_EQ(descriptor_count(), descriptors);
+    for (size_t at = 0; at < block->memory_bytes; at++) CHECK_EQ(block->memory[at], 0xee);
+    end_mounts(&rig);
+}
+
+CASE(a_limit_ends_the_wait_for_a_hung_read) { close_in_time("read data/* always hang", false); }
+CASE(a_limit_ends_the_wait_for_a_hung_open) { close_in_time("open data/* always hang", false); }
+CASE(a_limit_ends_the_wait_for_a_hung_rename) { close_in_time("rename data/* always hang", true); }
+
+/* Without a limit: until the last thread is back, and then nothing is left. */
+CASE(without_a_limit_it_waits)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    log_collect();
+    size_t threads = thread_count(), descriptors = descriptor_count();
+    rig_open(&rig, (options_t){.shape = whole});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "read data/* always hang");
+    kvpath_task_t task = begin_load(&rig, block);
+    wait_hung(&rig, 0, 1, "read");
+    closing_t closing = {.rig = &rig};
+    aside_t work = aside(close_store, &closing);
+    wait_for("the close", is_closing, &rig);
+    CHECK_STATUS(kvpath_wait(rig.store, task, 500), KVPATH_CLOSED);
+    CHECK(!__atomic_load_n(&closing.done, __ATOMIC_ACQUIRE));
+    CHECK_EQ(hung(&rig, 0), 1);
+    release(&rig, 0);
+    join(work);
+    CHECK(closing.done);
+    CHECK_EQ(thread_count(), threads);
+    CHECK_EQ(descriptor_count(), descriptors);
+    end_mounts(&rig);
+}
+
+/* A hung probe is waited for as well. */
+CASE(a_hung_probe_is_waited_for)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    log_collect();
+    size_t threads = thread_count(), descriptors = descriptor_count();
+    rig_open(&rig, (options_t){.interval_s = 0.3, .probe_timeout_s = 0.1});
+    fault(&rig, 1, "create data/probe-* count=1 hang");
+    exclude(&rig, 1);
+    wait_hung(&rig, 1, 1, "create");
+    closing_t closing = {.rig = &rig};
+    aside_t work = aside(close_store, &closing);
+    wait_for("the close", is_closing, &rig);
+    CHECK_EQ(hung(&rig, 1), 1);
+    release(&rig, 1);
+    join(work);
+    CHECK_EQ(thread_count(), threads);
+    CHECK_EQ(descriptor_count(), descriptors);
+    end_mounts(&rig);
+}
+
+/* Queued work ends with CLOSED, what runs may finish, and the commit with it. */
+CASE(running_work_finishes_and_queued_work_ends)
+{
+    rig_t rig;
+    rig_mount(&rig, 1);
+    rig_open(&rig, (options_t){.shape = whole,
+                               .extra = ", \"posix_data_trans_concurrency\": 1"});
+    batch_t *running = block_on(&rig, 0, 0), *queued = block_on(&rig, 0, 1);
+    fault(&rig, 0, "write data/* count=1 hang");
+    begin_dump(&rig, running);
+    wait_hung(&rig, 0, 1, "write");
+    begin_dump(&rig, queued);
+    closing_t closing = {.rig = &rig};
+    aside_t work = aside(close_store, &closing);
+    wait_for("the close", is_closing, &rig);
+    release(&rig, 0);
+    join(work);
+    check_file(block_path(rig.storage, id_of(running), 0), id_of(running), whole.block);
+    CHECK(!exists(block_path(rig.storage, id_of(queued), 0)));
+    end_mounts(&rig);
+}

@@ -1,0 +1,161 @@
+#!/bin/sh
+# Mutation check: flips the guards of window, retry, time, commit and isolation one at a time, in a
+# copy of the source, and expects the named case to fail. A flip that no case notices, a guard that
+# is not found any more, and a copy that does not build are errors.
+#
+#     ctest/ha/mutation.sh BUILD_DIR [WORD]
+#
+# BUILD_DIR is where CMake has built the tests; only mutants whose line has WORD are run. The tests
+# run against the mutant by LD_LIBRARY_PATH. Takes some minutes: each mutant is a release build.
+set -u
+
+build=$(cd "${1:?usage: mutation.sh BUILD_DIR [WORD]}" && pwd) || exit 2
+only=${2:-}
+source=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d) || exit 2
+trap 'rm -rf "$work"' EXIT
+trap 'exit 2' INT TERM
+
+mkdir "$work/tree" "$work/lib"
+for part in Cargo.toml Cargo.lock build.rs src include; do
+    cp -r "$source/$part" "$work/tree/" || exit 2
+done
+[ ! -e "$source/.cargo" ] || cp -r "$source/.cargo" "$work/tree/"
+
+flipped=0
+noticed=0
+problems=0
+
+problem() {
+    echo "PROBLEM: $1"
+    problems=$((problems + 1))
+}
+
+build_mutant() {
+    (cd "$work/tree" && cargo build --release --locked --lib --quiet \
+        --target-dir "$work/target" 2>"$work/cargo.log") || return 1
+    cp "$work/target/release/libkvpath.so" "$work/lib/libkvpath.so.0"
+}
+
+# The case, on the mutant: 0 passed, 77 skipped, anything else (a hang too) failed.
+run_case() {
+    LD_LIBRARY_PATH="$work/lib" KVPATH_TEST_WAIT_MS=15000 KVPATH_TEST_DIR="$work/scratch" \
+        timeout -k 5 60 "$build/ctest/ha/ha_${1%%.*}" "${1#*.}" >"$work/case.log" 2>&1
+}
+
+# mutant FILE CASE SED WHAT
+mutant() {
+    case "$*" in *"$only"*) ;; *) return ;; esac
+    file="$work/tree/src/$1"
+    cp "$file" "$work/kept"
+    sed -i "$3" "$file"
+    if cmp -s "$file" "$work/kept"; then
+        problem "$1: the guard is not there any more: $4"
+        return
+    fi
+    flipped=$((flipped + 1))
+    if ! build_mutant; then
+        problem "$1: does not build: $4"
+        tail -n 20 "$work/cargo.log"
+    else
+        run_case "$2"
+        status=$?
+        case $status in
+        0) problem "not noticed by $2: $4" ;;
+        77) problem "$2 was skipped: $4" ;;
+        *) noticed=$((noticed + 1)) && echo "ok: $4: $2 fails ($status)" ;;
+        esac
+    fi
+    cp "$work/kept" "$file"
+}
+
+# Without a flip the cases pass, or their failures would prove nothing.
+baseline() {
+    build_mutant || { tail -n 20 "$work/cargo.log"; exit 2; }
+    for case in $(sed -n 's/^mutant [^ ]* \([a-z_]*\.[a-z0-9_]*\) .*/\1/p' "$0" | sort -u); do
+        run_case "$case"
+        status=$?
+        [ $status -eq 0 ] || { cat "$work/case.log"; echo "$case: $status"; exit "$status"; }
+    done
+}
+
+[ -n "$only" ] || baseline
+
+# ---- window and state: R20-R22, R29 ----
+mutant health/window.rs window.trips_before_it_is_full \
+    's/{ self\.failures >= threshold }/{ self.is_full() \&\& self.failures >= threshold }/' \
+    'a window must be full to exclude'
+mutant health/window.rs recovery.exactly_a_window_of_probes \
+    's/if excluded { !self\.is_full_and_clean() }/if excluded { self.failures >= threshold }/' \
+    'few failures are enough to come back'
+mutant health/window.rs window.successes_slide_failures_out \
+    's/self\.failures -= 1;//' 'a failure never slides out'
+mutant health/state.rs window.a_success_while_excluded_is_ignored \
+    's/if self\.state() != BackendState::Available {/if false {/' 'a success counts while excluded'
+mutant health/state.rs window.a_late_success_restores_nothing \
+    's/self\.counters\.late_successes += 1;/& self.window.push_success(); return self.judge(None, now);/' \
+    'a late success counts'
+mutant health/state.rs window.a_late_failure_of_an_earlier_exclusion_does_not_count \
+    's/if !excluded_now || timed_out_at != self\.epoch {/if false {/' \
+    'late failures count in any exclusion'
+mutant health/state.rs window.a_late_failure_counts_once \
+    's/let excluded_now = .*/let excluded_now = false;/' 'late failures never count'
+mutant health/state.rs window.one_unreadable_block_excludes_nothing \
+    's/self\.params\.one_bad_block \&\& /false \&\& /' 'one bad block excludes'
+mutant health/class.rs window.a_full_disk_excludes_nothing \
+    's/self == Class::Path$/matches!(self, Class::Path | Class::Capacity)/' 'a full disk excludes'
+mutant health/class.rs route.not_found_is_neither_tried_again_nor_counted \
+    's/if errno == libc::ENOENT \&\& context\.operation\.misses() {/if false {/' \
+    'not-found is a failure'
+mutant health/executor.rs recovery.a_timed_out_probe_is_replaced \
+    's/return Err(NoResult::TimedOut);/deadline = deadline.plus(OVERSLEPT);/' \
+    'a probe has no limit'
+
+# ---- retry and routing: R15, R27, R54 ----
+mutant store/flow.rs route.an_error_goes_to_the_next_backend \
+    's/if class\.fails_over() {/if false {/' 'an error goes nowhere'
+mutant store/routing.rs route.an_error_goes_to_the_next_backend \
+    's/(available \& !tried)/(available | tried \& 0)/' 'a backend is tried twice'
+mutant store/flow.rs route.no_retry_during_close \
+    '/pub(super) fn retry/,/^    }/s/if self\.closing {/if false {/' 'a retry during close'
+mutant store/routing.rs route.the_modulus_is_the_configured_count \
+    's/(primary + step) % n)/(primary + n - step) % n)/' 'candidates go backwards'
+
+# ---- time: R28, R36 ----
+mutant store/rules.rs time.a_hung_read_costs_a_third \
+    's/attempt_limit: part(/attempt_limit: whole(/' 'an attempt may take the whole time'
+mutant store/timing.rs sleep.five_seconds_stopped_exclude_nothing \
+    's/if slept > OVERSLEPT {/if false {/' 'a judge that slept judges at once'
+mutant store/backend.rs bulkhead.too_many_abandoned_fail_at_once \
+    's/self\.abandoned > 2 \* self\.slots\.transfers/false/' 'any number may be abandoned'
+mutant store/flow.rs bulkhead.the_queue_of_an_excluded_backend_moves \
+    's/for id in self\.lanes\[lane\]\.drain() {/for id in Vec::<ChainId>::new() {/' \
+    'the queue of an excluded backend stays'
+
+# ---- commit: R5, R24, R41, R42 ----
+mutant store/blocks.rs isolation.a_generation_with_hung_writes_is_never_committed \
+    '/pub fn complete/,/^    }/s/\.all(/.any(/' 'a block is committed with shards missing'
+mutant store/flow.rs isolation.a_generation_with_hung_writes_is_never_committed \
+    's/let close = chain\.vanished || .*/let close = chain.vanished;/' \
+    'a generation with a hung write goes on'
+mutant store/commit.rs isolation.a_late_create_is_not_renamed_over_the_block \
+    's/let hung = if hangs .*/let hung = if hangs { 0 } else { 0 };/' \
+    'a commit goes where the create hangs'
+mutant store/blocks.rs route.a_failed_commit_goes_to_the_next_backend \
+    's/if \*other != lane => Some(\*other),/if *other != lane \&\& *other > 64 => Some(*other),/' \
+    'what only another cache holds is committed'
+mutant store/step.rs mounts.a_path_that_falls_off_is_excluded \
+    's/self\.rules\.verify_mount \&\& seen/false \&\& seen/' 'a missing mount is a miss'
+
+# ---- isolation: R5, R30 ----
+mutant engine/psync/read.rs isolation.a_late_read_does_not_touch_the_callers_memory \
+    's/if transfer\.isolated \&\& !self\.op\.gate\.enter() {/if false {/' \
+    'a late read writes into the caller'
+mutant engine/psync/write.rs isolation.no_piece_is_written_after_the_task \
+    '/fn fetch/,/^    }/s/if transfer\.isolated \&\& !self\.op\.gate\.[a-z]*() {/if false {/' \
+    'a late write reads from the caller'
+mutant engine/psync.rs isolation.a_late_create_harms_no_later_dump \
+    's/if self\.op\.gate\.revoked() {/if false {/' 'a step after the attempt was given up'
+
+echo "$flipped guards flipped, $noticed noticed, $problems problems"
+[ "$problems" -eq 0 ]

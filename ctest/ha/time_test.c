@@ -1,0 +1,302 @@
+/* Time (R26, R28, R63, R54, R56): a hang costs one attempt's limit, no call outlasts its own, and
+ * what only looks never waits. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+
+#include "ha.h"
+
+enum { LIMIT_MS = 900, FAR_BELOW_MS = 600, ROUNDS = 5 };
+
+/* R28: n = 3 and 900 ms: the hanging attempt is given 300 ms, and the next one answers at once. Gives
+ * how long it took. */
+static uint64_t fail_over(const char *rule, bool dumps)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = LIMIT_MS});
+    batch_t *block = block_on(&rig, 2, 0);
+    if (!dumps) dump_batch(rig.store, block);
+    fault(&rig, 2, rule, files_of(block));
+    uint64_t start = now_ms();
+    kvpath_task_t task = dumps ? begin_dump(&rig, block) : begin_load(&rig, block);
+    wait_hung(&rig, 2, 1, "any");
+    CHECK_OK(finish(&rig, task));
+    uint64_t took = now_ms() - start;
+    printf("%llu ms\n", (unsigned long long)took);
+    CHECK(took >= LIMIT_MS / 3);
+    batch_check(block);
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), rig.options.shape.block);
+    kvpath_stats_t stats = stats_of(rig.store);
+    CHECK_EQ(stats.timeouts, 1);
+    CHECK_EQ(stats.retries, 1);
+    CHECK_EQ(stats.failovers, 1);
+    CHECK_EQ(stats.abandoned, 1);
+    CHECK_EQ(hung(&rig, 2), 1);
+    check_health(&rig, 2, KVPATH_BACKEND_AVAILABLE, ANY, 1);
+    CHECK_HAS(health_of(&rig, 2).last_error, "timed out after 300 ms");
+    heal(&rig, 2);
+    release(&rig, 2);
+    wait_late_results(&rig, 1);
+    rig_stop(&rig);
+    return took;
+}
+
+/* A busy machine may make it late once, not each time. */
+static void fails_over_in_time(const char *rule, bool dumps)
+{
+    for (int round = 0; round < ROUNDS; round++)
+        if (fail_over(rule, dumps) < FAR_BELOW_MS) return;
+    FAIL("a fail-over took over %d ms %d times running", FAR_BELOW_MS, ROUNDS);
+}
+
+CASE(a_hung_open_costs_a_third) { fails_over_in_time("open %s always hang", false); }
+CASE(a_hung_read_costs_a_third) { fails_over_in_time("read %s always hang", false); }
+CASE(a_hung_create_costs_a_third) { fails_over_in_time("create %s count=1 hang", true); }
+CASE(a_hung_write_costs_a_third) { fails_over_in_time("write %s count=1 hang", true); }
+CASE(a_hung_rename_costs_a_third) { fails_over_in_time("rename %s count=1 hang", true); }
+
+/* R27, R28: of two backends one hangs altogether. Half of the time is gone when the dump goes on to
+ * the other; its commit must not go back and lose the rest. */
+CASE(a_dump_has_time_for_its_commit)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 1200});
+    batch_t *block = block_on(&rig, 0, 0);
+    tell(&rig, 0, "freeze");
+    uint64_t start = now_ms();
+    CHECK_OK(dump(rig.store, block->shards, block->count));
+    CHECK(now_ms() - start >= 600);
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), whole.block);
+    CHECK_EQ(stats_of(rig.store).timeouts, 1);
+    tell(&rig, 0, "thaw");
+    wait_late_results(&rig, 1);
+    rig_stop(&rig);
+}
+
+/* R28: with everything hanging the task ends at its own limit, queued shards without being run. */
+CASE(the_task_ends_when_everything_hangs)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 600, .window = 64,
+                                   .threshold = 64,
+                                   .extra = ", \"posix_data_trans_concurrency\": 1"});
+    enum { BLOCKS = 6 };
+    batch_t *blocks = batch(whole, 0, BLOCKS, 0);
+    dump_batch(rig.store, blocks);
+    forget_counts(&rig);
+    for (int at = 0; at < 2; at++) fault(&rig, at, "read data/* always hang");
+    kvpath_status_t statuses[BLOCKS];
+    kvpath_task_t task = 0;
+    uint64_t start = now_ms();
+    CHECK_OK(kvpath_load(rig.store, blocks->shards, BLOCKS, &task));
+    CHECK_STATUS(kvpath_wait_results(rig.store, task, 0, statuses, BLOCKS), KVPATH_TIMEOUT);
+    uint64_t took = now_ms() - start;
+    CHECK(took >= 600 && took < 600 + SLACK_MS);
+    for (int at = 0; at < BLOCKS; at++) CHECK_EQ(statuses[at], KVPATH_TIMEOUT);
+    /* Per backend one at a time, 300 ms each: at most two were begun. */
+    CHECK(seen(&rig, 0, "open", "data/*") <= 3);
+    CHECK(seen(&rig, 1, "open", "data/*") <= 3);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    rig_stop(&rig);
+}
+
+/* R26: a wait has a limit of its own; the handle stays, and the task goes on. */
+CASE(a_wait_has_its_own_limit)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "read data/* always hang");
+    kvpath_task_t task = begin_load(&rig, block);
+    uint8_t finished = 9;
+    uint64_t start = now_ms();
+    CHECK_STATUS(kvpath_wait(rig.store, task, 100), KVPATH_RETRY);
+    uint64_t took = now_ms() - start;
+    CHECK(took >= 100 && took < 100 + SLACK_MS);
+    CHECK_OK(kvpath_check(rig.store, task, &finished));
+    CHECK_EQ(finished, 0);
+    heal(&rig, 0);
+    release(&rig, 0);
+    CHECK_OK(finish(&rig, task));
+    batch_check(block);
+    CHECK_STATUS(finish(&rig, task), KVPATH_NOT_FOUND);
+    rig_stop(&rig);
+}
+
+/* R1, R28: timeout_ms 0 is no limit anywhere. */
+CASE(zero_is_no_limit)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "read data/* always hang");
+    kvpath_task_t task = begin_load(&rig, block);
+    wait_hung(&rig, 0, 1, "read");
+    CHECK_STATUS(kvpath_wait(rig.store, task, 2000), KVPATH_RETRY);
+    CHECK_EQ(seen(&rig, 1, "open", file_of(block)), 0);
+    CHECK_EQ(stats_of(rig.store).timeouts, 0);
+    release(&rig, 0);
+    CHECK_OK(finish(&rig, task));
+    CHECK_EQ(stats_of(rig.store).retries, 0);
+    rig_stop(&rig);
+}
+
+/* R28: waiting in kvpath's own queue is never held against a backend. */
+CASE(waiting_in_the_queue_is_no_time_out)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 20000,
+                                   .extra = ", \"posix_data_trans_concurrency\": 1"});
+    batch_t *first = block_on(&rig, 0, 0), *second = block_on(&rig, 0, 1);
+    dump_batch(rig.store, first);
+    dump_batch(rig.store, second);
+    CHECK_OK(kvpath_close(rig.store));
+    rig_open(&rig, (options_t){.shape = whole, .timeout_ms = 2000,
+                               .extra = ", \"posix_data_trans_concurrency\": 1"});
+    /* The second waits 700 ms and takes 700 ms: more than an attempt's second together. */
+    fault(&rig, 0, "read data/* always delay 700");
+    kvpath_task_t one = begin_load(&rig, first), two = begin_load(&rig, second);
+    CHECK_OK(finish(&rig, one));
+    CHECK_OK(finish(&rig, two));
+    batch_check(first);
+    batch_check(second);
+    CHECK_EQ(stats_of(rig.store).timeouts, 0);
+    CHECK_EQ(seen(&rig, 1, "open", files_of(second)), 0);
+    rig_stop(&rig);
+}
+
+/* R63: a lookup gives a hung backend its part of the time and is answered by the next. */
+CASE(a_lookup_with_a_hung_backend_is_in_time)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .extra = ", \"lookup_timeout_ms\": 900"});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "lookup,getattr data/* always hang");
+    uint64_t best = UINT64_MAX;
+    for (int round = 0; round < ROUNDS && best >= FAR_BELOW_MS; round++) {
+        uint64_t start = now_ms();
+        CHECK(present(rig.store, id_of(block)));
+        uint64_t took = now_ms() - start;
+        printf("%llu ms\n", (unsigned long long)took);
+        CHECK(took >= 300);
+        if (took < best) best = took;
+    }
+    CHECK(best < FAR_BELOW_MS);
+    CHECK(hung(&rig, 0) >= 1);
+    check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, ANY, 1); /* one block */
+    heal(&rig, 0);
+    release(&rig, 0);
+    rig_stop(&rig);
+}
+
+/* R62, R63: where all hang the call ends in time, with an error that is not "absent". */
+CASE(a_lookup_ends_when_everything_hangs)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .extra = ", \"lookup_timeout_ms\": 600"});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    for (int at = 0; at < 2; at++) fault(&rig, at, "lookup,getattr data/* always hang");
+    uint8_t found = 9;
+    int64_t index = 9;
+    uint64_t start = now_ms();
+    CHECK_STATUS(kvpath_lookup(rig.store, id_of(block), 1, &found), KVPATH_TIMEOUT);
+    CHECK_EQ(found, 0);
+    CHECK_STATUS(kvpath_lookup_prefix(rig.store, id_of(block), 1, &index), KVPATH_TIMEOUT);
+    CHECK_EQ(index, -1);
+    CHECK(now_ms() - start < 2 * 600 + SLACK_MS);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    CHECK(present(rig.store, id_of(block)));
+    rig_stop(&rig);
+}
+
+/* R28, R63: commits and removals have limits as well; without them they wait. */
+CASE(a_remove_has_a_limit)
+{
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.shape = whole, .timeout_ms = 400});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "unlink data/* count=1 hang");
+    uint64_t start = now_ms();
+    CHECK_STATUS(kvpath_remove(rig.store, id_of(block), 1), KVPATH_TIMEOUT);
+    uint64_t took = now_ms() - start;
+    CHECK(took >= 400 && took < 400 + SLACK_MS);
+    release(&rig, 0);
+    rig_stop(&rig);
+}
+
+static void *remove_block(void *argument)
+{
+    struct {
+        rig_t *rig;
+        batch_t *block;
+    } *work = argument;
+    CHECK_OK(kvpath_remove(work->rig->store, id_of(work->block), 1));
+    return NULL;
+}
+
+/* R100: metadata_time_limits: false. */
+CASE(a_remove_without_a_limit_waits)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 400,
+                                   .extra = ", \"metadata_time_limits\": false"});
+    batch_t *block = block_on(&rig, 0, 0), *other = block_on(&rig, 0, 1);
+    dump_batch(rig.store, block);
+    dump_batch(rig.store, other);
+    fault(&rig, 0, "unlink %s count=1 hang", file_of(block));
+    struct {
+        rig_t *rig;
+        batch_t *block;
+    } work = {&rig, block};
+    aside_t removing = aside(remove_block, &work);
+    wait_hung(&rig, 0, 1, "unlink");
+    /* Time goes by, told by a transfer that runs into its limit twice over. */
+    fault(&rig, 0, "read %s always hang", file_of(other));
+    fault(&rig, 1, "read %s always hang", file_of(other));
+    CHECK_STATUS(load(rig.store, other->shards, other->count), KVPATH_TIMEOUT);
+    CHECK_STATUS(load(rig.store, other->shards, other->count), KVPATH_TIMEOUT);
+    CHECK_EQ(seen(&rig, 1, "unlink", file_of(block)), 0);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    join(removing);
+    rig_stop(&rig);
+}
+
+/* R55, R56, R90: what only looks does not wait for anything, even with all paths frozen and work
+ * hanging on them; nor does the start of a task. */
+CASE(looking_never_blocks)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .breaker = true});
+    batch_t *blocks = batch(whole, 0, 12, 0);
+    dump_batch(rig.store, blocks);
+    for (int at = 0; at < 3; at++) tell(&rig, at, "freeze");
+    kvpath_task_t task = 0;
+    uint64_t start = now_ms();
+    CHECK_OK(kvpath_load(rig.store, blocks->shards, blocks->count, &task));
+    for (int at = 0; at < 3; at++) wait_hung(&rig, at, 1, "any");
+    for (int round = 0; round < 100; round++) {
+        uint8_t finished = 9;
+        kvpath_task_t listed[4];
+        size_t count = 0;
+        CHECK_OK(kvpath_check_health(rig.store));
+        (void)health_of(&rig, 0);
+        (void)stats_of(rig.store);
+        CHECK_OK(kvpath_check(rig.store, task, &finished));
+        CHECK_EQ(finished, 0);
+        CHECK_OK(kvpath_finished(rig.store, listed, 4, &count));
+    }
+    CHECK_HAS(report(kvpath_health_json, rig.store), "in_flight");
+    CHECK_HAS(report(kvpath_stats_json, rig.store), "engine");
+    CHECK_HAS(report(kvpath_metrics, rig.store), "kvpath_in_flight");
+    CHECK_OK(kvpath_backend_set(rig.store, rig.path[0], KVPATH_BACKEND_SET_IN));
+    CHECK_OK(kvpath_cancel(rig.store, task));
+    CHECK(now_ms() - start < SLACK_MS);
+    for (int at = 0; at < 3; at++) tell(&rig, at, "thaw");
+    (void)finish(&rig, task);
+    rig_stop(&rig);
+}
