@@ -3,6 +3,8 @@
 //! Owned by the caller of the C ABI until its task ends; the store passes it along and never looks
 //! inside. Only an engine touches it, and only while it is inside the attempt's gate.
 
+mod stream;
+
 /// One contiguous piece of the caller's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
@@ -101,7 +103,7 @@ impl Memory {
             // many bytes).
             let source = unsafe { from.as_ptr().add(done) };
             // SAFETY: the function's contract: valid for writes, no overlap.
-            unsafe { std::ptr::copy_nonoverlapping(source, part.pointer(), part.bytes()) };
+            unsafe { stream::copy(source, part.pointer(), part.bytes()) };
             done += part.bytes();
         }
     }
