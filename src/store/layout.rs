@@ -92,7 +92,7 @@ pub struct Layout {
     writer: String,
 }
 
-fn c_string(path: String) -> CString {
+fn c_string(path: impl Into<Vec<u8>>) -> CString {
     // Roots were checked for NUL with the configuration (R3), and nothing else of a path can
     // contain one.
     CString::new(path).unwrap_or_default()
@@ -154,19 +154,31 @@ impl Layout {
         format!("{number:0width$x}", width = self.digits)
     }
 
+    /// `<root><dir>/<name>`, with room for `more` bytes after it.
+    fn block(&self, lane: usize, id: &BlockId, more: usize) -> Vec<u8> {
+        let (root, hex) = (self.root(lane).as_bytes(), id.hex());
+        let dir = if self.digits == 0 { SINGLE_DIR.as_bytes() } else { &hex[..self.digits] };
+        let mut path = Vec::with_capacity(root.len() + dir.len() + 1 + hex.len() + more + 1);
+        path.extend_from_slice(root);
+        path.extend_from_slice(dir);
+        path.push(b'/');
+        path.extend_from_slice(&hex);
+        path
+    }
+
     /// The committed file.
     #[must_use]
     pub fn block_path(&self, lane: usize, id: &BlockId) -> CString {
-        let (root, dir, name) = (self.root(lane), self.dir(id), Layout::name(id));
-        c_string(format!("{root}{dir}/{name}"))
+        c_string(self.block(lane, id, 0))
     }
 
     /// The file in progress.
     #[must_use]
     pub fn temporary_path(&self, lane: usize, id: &BlockId, generation: u64) -> CString {
-        let (root, dir, name) = (self.root(lane), self.dir(id), Layout::name(id));
-        let writer = &self.writer;
-        c_string(format!("{root}{dir}/{name}.{writer}-{generation:x}{TEMPORARY}"))
+        let end = format!(".{}-{generation:x}{TEMPORARY}", self.writer);
+        let mut path = self.block(lane, id, end.len());
+        path.extend_from_slice(end.as_bytes());
+        c_string(path)
     }
 
     /// The directory of a block.
