@@ -138,6 +138,9 @@ pub struct Transfer {
 pub struct StatMany {
     /// The files, by full path.
     pub paths: Vec<CString>,
+    /// The directory that all of them are below, if that is known: an engine may look from there for as
+    /// long as the op runs, and no longer (R35).
+    pub root: Option<CString>,
     clock: Clock,
     moved_ns: AtomicU64,
 }
@@ -146,7 +149,13 @@ impl StatMany {
     /// A list of which nothing has been asked.
     #[must_use]
     pub fn new(paths: Vec<CString>, clock: Clock) -> StatMany {
-        StatMany { paths, clock, moved_ns: AtomicU64::new(0) }
+        StatMany { paths, root: None, clock, moved_ns: AtomicU64::new(0) }
+    }
+
+    /// Says that every path starts with `root`, which ends with `/`.
+    #[must_use]
+    pub fn below(self, root: CString) -> StatMany {
+        StatMany { root: Some(root), ..self }
     }
 
     /// The engine begins with the next file.

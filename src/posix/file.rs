@@ -281,6 +281,22 @@ pub fn file_bytes(path: &CStr) -> Result<Option<u64>, i32> {
     Ok(info.is_file().then_some(info.bytes))
 }
 
+/// A directory as a place to look from, for [`file_bytes_below`]; a symbolic link is followed (R3).
+pub fn open_place(path: &CStr) -> Result<OwnedFd, i32> {
+    let flags = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: `path` is terminated and lives during the call.
+    let fd = retry(|| unsafe { libc::open(path.as_ptr(), flags) })?;
+    // SAFETY: the kernel just gave this descriptor to us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// As [`file_bytes`], by a path that starts at `place`.
+pub fn file_bytes_below(place: &OwnedFd, path: &CStr) -> Result<Option<u64>, i32> {
+    let mask = libc::STATX_TYPE | libc::STATX_SIZE;
+    let info = statx(place.as_raw_fd(), path, libc::AT_SYMLINK_NOFOLLOW, mask)?;
+    Ok(info.is_file().then_some(info.bytes))
+}
+
 /// What a name is; a symbolic link is followed (storage roots may be links, R3).
 pub fn stat_follow(path: &CStr) -> Result<Info, i32> {
     statx(libc::AT_FDCWD, path, 0, WHOLE)

@@ -173,7 +173,8 @@ impl Core {
             Work::Discard { .. } => Some(OpKind::Unlink { path: self.temporary(id, lane)? }),
             Work::Lookup { open, .. } => {
                 let paths = open.iter().map(|(_, id)| self.layout.block_path(lane, id)).collect();
-                let list = Arc::new(StatMany::new(paths, self.clock.clone()));
+                let list = StatMany::new(paths, self.clock.clone());
+                let list = Arc::new(list.below(self.layout.below(lane, "")));
                 let chain = self.chains.get_mut(&id)?;
                 if let Work::Lookup { asked, .. } = &mut chain.work {
                     *asked = Some(Arc::clone(&list));

@@ -10,6 +10,8 @@ use crate::posix::file;
 
 /// The largest file that [`crate::engine::OpKind::ReadSmall`] reads.
 const SMALL_BYTES: usize = 4096;
+/// From so many paths on the root is opened once to look from there.
+const PLACE_PATHS_MIN: usize = 8;
 
 impl Job<'_> {
     pub(super) fn rename(&self, from: &CStr, to: &CStr, no_replace: bool) -> Outcome {
@@ -41,11 +43,39 @@ impl Job<'_> {
         Ok(FileInfo { bytes })
     }
 
+    /// Where to look from: walking down to the root is most of the price of a question. Where the root
+    /// cannot be opened each path tells by itself what is wrong.
+    fn place<'m>(&self, many: &'m StatMany) -> Option<(OwnedFd, &'m CStr)> {
+        let root = many.root.as_deref().filter(|_| many.paths.len() >= PLACE_PATHS_MIN)?;
+        many.begin_file();
+        let place = self.step(Step::Stat, || file::open_place(root)).ok()?;
+        Some((place, root))
+    }
+
+    fn ask_below(
+        &self,
+        place: Option<&(OwnedFd, &CStr)>,
+        path: &CStr,
+    ) -> Result<FileInfo, Failure> {
+        let below = place.and_then(|(place, root)| {
+            let rest = path.to_bytes_with_nul().strip_prefix(root.to_bytes())?;
+            Some((place, CStr::from_bytes_with_nul(rest).ok()?))
+        });
+        match below {
+            Some((place, path)) => {
+                let bytes = self.step(Step::Stat, || file::file_bytes_below(place, path))?;
+                Ok(FileInfo { bytes })
+            }
+            None => self.ask(path),
+        }
+    }
+
     pub(super) fn stat_many(&self, many: &StatMany) -> Done {
         let mut answers = Vec::with_capacity(many.paths.len());
+        let place = self.place(many);
         for path in &many.paths {
             many.begin_file();
-            match self.ask(path) {
+            match self.ask_below(place.as_ref(), path) {
                 Ok(info) => answers.push(Some(info)),
                 Err(failure) if failure.os() == Some(libc::ENOENT) => answers.push(None),
                 Err(failure) => return Done::Infos(answers, Some(failure)),
