@@ -132,6 +132,15 @@ class Machine:
                 calls[words[-1]] = int(words[3])
         return calls
 
+    def count_marked(self, mode, **options):
+        """System calls of all threads between the first two marks (getppid) of a run."""
+        words = [self.kvbench] + self.words(mode, **options)
+        with tempfile.NamedTemporaryFile("r") as out:
+            self._run(["strace", "-f", "-o", out.name] + words)
+            lines = out.read().splitlines()
+        marks = [at for at, line in enumerate(lines) if " getppid(" in line]
+        return sum(" resumed>" not in line and "(" in line for line in lines[marks[0] + 1:marks[1]])
+
     def root(self, name="store", digits=1, base=None):
         """A storage root with its directories, made once."""
         path = (Path(base) if base else self.data) / f"{name}-{digits}"

@@ -4,8 +4,10 @@ from machine import Failed, Unsupported, settle
 
 KIB, MIB = 1 << 10, 1 << 20
 FLOORS = ("sync", "uring")
-# Blocks of one run: enough for a third of a second, little enough for memory.
-SIZES = {"64 KiB": (64 * KIB, 4096), "1 MiB": (MIB, 512), "4 MiB": (4 * MIB, 192)}
+# Blocks of one run: enough for half a second, little enough for memory.
+SIZES = {"64 KiB": (64 * KIB, 8192), "1 MiB": (MIB, 1024), "4 MiB": (4 * MIB, 256)}
+# Enough for every worker and buffer to be there before the clock runs.
+WARM = 128
 LAYERS = 32
 
 
@@ -128,7 +130,7 @@ def copy_cost(bench):
 def direct(bench, what):
     """Whole blocks with O_DIRECT, queue full: throughput and CPU time."""
     size, blocks = SIZES[what]
-    work = {"block_bytes": size, "blocks": blocks, "warm": 32, "shape": "whole"}
+    work = {"block_bytes": size, "blocks": blocks, "warm": WARM, "shape": "whole"}
     duel = Duel(bench, work, fio=True).go(bench.rounds)
     rows = duel.throughput_rows(f"{what} direct", 0.95)
     return rows + duel.cpu_rows(f"{what} direct", copy_cost(bench))
@@ -161,7 +163,7 @@ def single(bench):
 
 def shards(bench):
     """A task has every shard of its blocks; the floor moves whole blocks from the same memory."""
-    work = {"block_bytes": MIB, "blocks": 512, "warm": 32, "shards": LAYERS, "shape": "shards"}
+    work = {"block_bytes": MIB, "blocks": 512, "warm": WARM, "shards": LAYERS, "shape": "shards"}
     duel = Duel(bench, work).go(bench.rounds)
     return duel.throughput_rows("32 shards a block, one task", 0.9, "the whole-block floor")
 
@@ -185,7 +187,7 @@ def one(bench):
 def cached(bench):
     """Buffered loads from memory: isolation must not cost the copy twice."""
     root = bench.machine.root("cached", base=bench.memory)
-    work = {"block_bytes": MIB, "blocks": 512, "warm": 32, "shape": "whole", "direct": 0}
+    work = {"block_bytes": MIB, "blocks": 512, "warm": WARM, "shape": "whole", "direct": 0}
     duel = Duel(bench, work, ops=("load",), root=root).go(bench.rounds)
     return duel.throughput_rows("1 MiB cached (tmpfs), isolated", 0.85,
                                 "the floor without isolation")
