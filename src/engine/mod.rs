@@ -138,8 +138,8 @@ pub struct Transfer {
 pub struct StatMany {
     /// The files, by full path.
     pub paths: Vec<CString>,
-    /// The directory that all of them are below, if that is known: an engine may look from there for as
-    /// long as the op runs, and no longer (R35).
+    /// The directory that all of them are below, if that is known: an engine may look from there
+    /// for as long as the op runs, and no longer (R35).
     pub root: Option<CString>,
     clock: Clock,
     moved_ns: AtomicU64,

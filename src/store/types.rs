@@ -11,7 +11,8 @@ pub use crate::health::state::{BackendState, Setting};
 pub struct BlockId(pub [u8; 16]);
 
 impl BlockId {
-    /// Its name in lowercase hex digits. By table: a lookup makes a thousand of these, under a lock.
+    /// Its name in lowercase hex digits. By table: a lookup makes a thousand of these, under a
+    /// lock.
     #[must_use]
     pub fn hex(&self) -> [u8; 32] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";

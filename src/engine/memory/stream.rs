@@ -1,7 +1,8 @@
 //! A copy whose target is not read again soon: stores go past the CPU's cache.
 //!
 //! A plain copy into cold memory reads each line of the target before it overwrites it, and throws
-//! out what the cache held. Isolation copies every byte once (R30), so this is most of its price (R31).
+//! out what the cache held. Isolation copies every byte once (R30), so this is most of its price
+//! (R31).
 
 /// Below this the caller may well find the bytes in the cache, and a plain copy is as fast.
 const STREAM_BYTES_MIN: usize = 16 << 10;
@@ -25,7 +26,8 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, bytes: usize) {
     unsafe { std::ptr::copy_nonoverlapping(rest_from, rest_to, bytes - whole) };
 }
 
-/// Copies whole cache lines of the target, and what is before the first of them; says how many bytes.
+/// Copies whole cache lines of the target, and what is before the first of them; says how many
+/// bytes.
 #[cfg(target_arch = "x86_64")]
 unsafe fn copy_lines(from: *const u8, to: *mut u8, bytes: usize) -> usize {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
@@ -72,7 +74,7 @@ mod tests {
     #[test]
     fn every_byte_arrives_and_no_other_changes_at_any_alignment() {
         let source: Vec<u8> =
-            (0..STREAM_BYTES_MIN * 2 + 300).map(|at| (at * 7 % 251) as u8).collect();
+            (0..STREAM_BYTES_MIN * 2 + 300).map(|at| u8::try_from(at * 7 % 251).unwrap()).collect();
         for bytes in [0, 1, 63, STREAM_BYTES_MIN - 1, STREAM_BYTES_MIN, STREAM_BYTES_MIN * 2 + 77] {
             for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 1), (13, 64), (65, 15), (100, 127)] {
                 let mut target = vec![0xee; bytes + 256];

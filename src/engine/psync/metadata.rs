@@ -43,8 +43,8 @@ impl Job<'_> {
         Ok(FileInfo { bytes })
     }
 
-    /// Where to look from: walking down to the root is most of the price of a question. Where the root
-    /// cannot be opened each path tells by itself what is wrong.
+    /// Where to look from: walking down to the root is most of the price of a question. Where the
+    /// root cannot be opened each path tells by itself what is wrong.
     fn place<'m>(&self, many: &'m StatMany) -> Option<(OwnedFd, &'m CStr)> {
         let root = many.root.as_deref().filter(|_| many.paths.len() >= PLACE_PATHS_MIN)?;
         many.begin_file();
