@@ -106,6 +106,12 @@ impl Buffers {
         self.taken.load(Ordering::Acquire) < self.slots_max
     }
 
+    /// Whether so many slots are free that a transfer may have more than one.
+    #[must_use]
+    pub fn plenty(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) < self.slots_max / 2
+    }
+
     /// Bytes that the system gave and has not got back.
     #[must_use]
     pub fn mapped_bytes(&self) -> usize {

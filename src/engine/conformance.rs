@@ -180,3 +180,63 @@ mod io_uring {
         }
     }
 }
+
+mod aio {
+    use super::*;
+    use crate::engine::aio::habits::{Habits, Kind};
+    use crate::engine::aio::{AioEngine, Workers};
+
+    const WORKERS: Workers = Workers { openers: 32, committers: 4 };
+
+    fn make(params: EngineParams, source: Arc<dyn Source>) -> Arc<dyn Engine> {
+        AioEngine::new(params, WORKERS, source).unwrap()
+    }
+
+    fn told(kind: Kind, params: EngineParams, source: Arc<dyn Source>) -> Arc<dyn Engine> {
+        AioEngine::with(params, WORKERS, source, Habits::told(kind)).unwrap()
+    }
+
+    /// Every direct transfer goes through a context, and the reaper ends it.
+    fn local(params: EngineParams, source: Arc<dyn Source>) -> Arc<dyn Engine> {
+        told(Kind::Local, params, source)
+    }
+
+    /// Every direct transfer goes through a context, and a worker ends it.
+    fn remote(params: EngineParams, source: Arc<dyn Source>) -> Arc<dyn Engine> {
+        told(Kind::Remote, params, source)
+    }
+
+    const MAKES: [Make; 3] = [make, local, remote];
+
+    #[test]
+    fn aio_moves_bytes() {
+        MAKES.into_iter().for_each(transfers);
+    }
+
+    #[test]
+    fn aio_works_on_names() {
+        metadata(make);
+    }
+
+    #[test]
+    fn aio_confines_hangs() {
+        MAKES.into_iter().for_each(hangs);
+    }
+
+    #[test]
+    fn aio_keeps_its_workers() {
+        MAKES.into_iter().for_each(workers);
+    }
+
+    #[test]
+    fn aio_suffers_faults() {
+        MAKES.into_iter().for_each(faults);
+    }
+
+    #[test]
+    fn aio_waits_out_shortages() {
+        in_child("engine::conformance::aio::aio_waits_out_shortages", || {
+            MAKES.into_iter().for_each(|make| run(make, local::CASES));
+        });
+    }
+}

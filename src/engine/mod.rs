@@ -6,6 +6,7 @@
 //! [`Source::complete`]. The order of steps (create, write, rename, …) is decided above, once, for
 //! all engines.
 
+pub mod aio;
 pub mod buffers;
 #[cfg(test)]
 pub mod conformance;

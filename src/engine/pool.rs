@@ -17,7 +17,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::buffers::{Buffer, Buffers, Take};
-use super::{EngineParams, Op, OpKind, Outcome, Source, Tag, host};
+use super::{EngineParams, Op, OpKind, Outcome, Source, Tag, Want, host};
 use crate::clock::Clock;
 use crate::error::{Cause, Failure, Step};
 use parker::Parker;
@@ -26,9 +26,26 @@ use roster::{After, Calls, Kind, Next, Roster};
 /// A worker that had nothing to do for this long ends.
 pub const IDLE_LIMIT: Duration = Duration::from_secs(2);
 
+/// What became of an op that a worker ran.
+pub enum Ran {
+    /// It ended.
+    Ended(Outcome),
+    /// It goes on without a worker; whoever ends it reports it.
+    Detached,
+}
+
 /// Runs one op. The buffer is the worker's; it is there for every transfer unless the system
 /// refused one.
-pub type Run = Box<dyn Fn(&Op, &mut Option<Buffer>) -> Outcome + Send + Sync>;
+pub type Run = Box<dyn Fn(Op, &mut Option<Buffer>) -> Ran + Send + Sync>;
+
+/// How many workers are sent for work that arrives all at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// One for each op: the ops block.
+    Full,
+    /// So many, and each that takes an op sends for the next while more waits: the ops are quick.
+    Chain(usize),
+}
 
 /// See the module's text. Owned by an engine, kept alive by its workers.
 pub struct Pool {
@@ -52,8 +69,10 @@ impl Pool {
         source: Arc<dyn Source>,
         buffers: Option<Arc<Buffers>>,
         run: Run,
+        spread: Spread,
     ) -> Arc<Pool> {
-        let roster = Mutex::new(Roster::new(params.transfers, params.metadata));
+        let roster = Roster::new(params.transfers, params.metadata).with_spread(spread);
+        let roster = Mutex::new(roster);
         Arc::new(Pool {
             params,
             source,
@@ -74,6 +93,14 @@ impl Pool {
     pub fn wake(&self, jobs: usize) {
         let mut roster = self.roster.lock();
         let calls = roster.arrived(jobs, self.available());
+        drop(roster);
+        self.carry_out(calls);
+    }
+
+    /// Changes how many ops may run; those that run already stay.
+    pub fn set_limits(&self, transfers: usize, metadata: usize) {
+        let mut roster = self.roster.lock();
+        let calls = roster.set_limits(transfers, metadata, self.available());
         drop(roster);
         self.carry_out(calls);
     }
@@ -162,17 +189,6 @@ impl Pool {
         }
     }
 
-    /// A panic is a bug, and still every op ends exactly once.
-    fn run_guarded(&self, op: &Op, buffer: &mut Option<Buffer>) -> Outcome {
-        let run = AssertUnwindSafe(|| (self.run)(op, buffer));
-        std::panic::catch_unwind(run).unwrap_or_else(|panic| {
-            // Dropping a payload may panic again; leaking it cannot.
-            std::mem::forget(panic);
-            let cause = Cause::Differs("bug in kvpath: a worker panicked".into());
-            Err(Failure { step: Step::Verify, cause })
-        })
-    }
-
     /// A worker's life.
     fn work(&self, number: usize) {
         let parker = Arc::new(Parker::new(number));
@@ -180,9 +196,12 @@ impl Pool {
         loop {
             match self.seek(&parker, &mut buffer) {
                 Sought::Found(op) => {
-                    let outcome = self.run_guarded(&op, &mut buffer);
+                    let tag = op.tag;
+                    let ran = guarded(|| (self.run)(op, &mut buffer));
                     self.roster.lock().reporting();
-                    self.source.complete(op.tag, outcome);
+                    if let Ran::Ended(outcome) = ran.unwrap_or_else(|bug| Ran::Ended(Err(bug))) {
+                        self.source.complete(tag, outcome);
+                    }
                     if self.finish(number) == After::Leave {
                         break;
                     }
@@ -218,7 +237,12 @@ impl Pool {
             let Some(claim) = self.roster.lock().claim() else { return Sought::Stop };
             let armed = claim.transfer && self.arm(buffer);
             let op = claim.want(armed).and_then(|want| self.source.pull(want));
-            let kind = op.as_ref().map(|op| kind_of(&op.kind));
+            let kind = op.as_ref().map(|op| match claim.want(armed) {
+                // A detached transfer that comes back takes the place that there is.
+                Some(Want::Metadata) => Kind::Metadata,
+                Some(Want::Transfers) => Kind::Transfer,
+                _ => kind_of(&op.kind),
+            });
             if kind != Some(Kind::Transfer) {
                 // Before the roster is asked, so that whoever misses a buffer is seen there.
                 *buffer = None;
@@ -289,8 +313,18 @@ fn kind_of(kind: &OpKind) -> Kind {
     }
 }
 
+/// A panic is a bug, and still every op ends exactly once.
+pub(super) fn guarded<T>(run: impl FnOnce() -> T) -> Result<T, Failure> {
+    std::panic::catch_unwind(AssertUnwindSafe(run)).map_err(|panic| {
+        // Dropping a payload may panic again; leaking it cannot.
+        std::mem::forget(panic);
+        let cause = Cause::Differs("bug in kvpath: a worker panicked".into());
+        Failure { step: Step::Verify, cause }
+    })
+}
+
 /// Joins threads that have ended, or are in their last instructions.
-fn join_all(ended: Vec<std::thread::JoinHandle<()>>) {
+pub(super) fn join_all(ended: Vec<std::thread::JoinHandle<()>>) {
     for thread in ended {
         // A worker that panicked has ended as well, which is all that is asked here.
         let _panic = thread.join();

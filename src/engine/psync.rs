@@ -8,14 +8,14 @@ pub(super) mod local;
 mod metadata;
 pub(super) mod plan;
 pub(super) mod read;
-mod write;
+pub(super) mod write;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::buffers::{Buffer, Buffers};
-use super::pool::Pool;
+use super::pool::{Pool, Ran, Spread};
 use super::{Done, Engine, EngineKind, EngineParams, Op, OpKind, Outcome, Source, Tag};
 use crate::clock::Clock;
 use crate::error::{Cause, Failure, Step};
@@ -42,18 +42,18 @@ pub struct Tried {
 }
 
 /// What the workers of one lane share.
-struct Lane {
-    buffers: Arc<Buffers>,
+pub(super) struct Lane {
+    pub(super) buffers: Arc<Buffers>,
     released: Released,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The file system refused to reserve space: it is not asked again.
     no_reserve: AtomicBool,
 }
 
 /// One op being run.
-struct Job<'a> {
-    lane: &'a Lane,
-    op: &'a Op,
+pub(super) struct Job<'a> {
+    pub(super) lane: &'a Lane,
+    pub(super) op: &'a Op,
 }
 
 impl PsyncEngine {
@@ -62,10 +62,11 @@ impl PsyncEngine {
     pub fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<PsyncEngine> {
         let buffers = Buffers::new(params.buffer_bytes, params.transfers);
         let blocking = Blocking::new(Arc::clone(&buffers));
-        let run = Box::new(move |op: &Op, buffer: &mut Option<Buffer>| {
-            blocking.run(op, buffer, Tried::default())
+        let run = Box::new(move |op: Op, buffer: &mut Option<Buffer>| {
+            Ran::Ended(blocking.run(&op, buffer, Tried::default()))
         });
-        Arc::new(PsyncEngine { pool: Pool::new(params, source, Some(buffers), run) })
+        let pool = Pool::new(params, source, Some(buffers), run, Spread::Full);
+        Arc::new(PsyncEngine { pool })
     }
 }
 
@@ -73,13 +74,7 @@ impl Blocking {
     /// For the workers of one lane.
     #[must_use]
     pub fn new(buffers: Arc<Buffers>) -> Blocking {
-        let lane = Lane {
-            buffers,
-            released: Released::default(),
-            clock: Clock::monotonic(),
-            no_reserve: AtomicBool::new(false),
-        };
-        Blocking { lane }
+        Blocking { lane: Lane::new(buffers) }
     }
 
     /// Runs an op to its end. A transfer that has no buffer takes one.
@@ -118,8 +113,19 @@ impl Engine for PsyncEngine {
     }
 }
 
+impl Lane {
+    pub(super) fn new(buffers: Arc<Buffers>) -> Lane {
+        Lane {
+            buffers,
+            released: Released::default(),
+            clock: Clock::monotonic(),
+            no_reserve: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Job<'_> {
-    fn run(&self, buffer: &mut Option<Buffer>, tried: Tried) -> Outcome {
+    pub(super) fn run(&self, buffer: &mut Option<Buffer>, tried: Tried) -> Outcome {
         let mut created = tried.created;
         match self.run_once(buffer, &mut created) {
             Err(failure) if failure.os() == Some(libc::ESTALE) && self.may_reopen(tried) => {
@@ -133,7 +139,7 @@ impl Job<'_> {
         !tried.stale && !self.op.gate.revoked()
     }
 
-    fn run_once(&self, buffer: &mut Option<Buffer>, created: &mut bool) -> Outcome {
+    pub(super) fn run_once(&self, buffer: &mut Option<Buffer>, created: &mut bool) -> Outcome {
         match &self.op.kind {
             OpKind::Read(transfer) => self.read(transfer, buffer),
             OpKind::Write(transfer) => self.write(transfer, buffer, created),
@@ -150,7 +156,11 @@ impl Job<'_> {
     }
 
     /// Begins one step, unless the op was given up; waits out local shortages until the op's limit.
-    fn step<T>(&self, step: Step, mut call: impl FnMut() -> Result<T, i32>) -> Result<T, Failure> {
+    pub(super) fn step<T>(
+        &self,
+        step: Step,
+        mut call: impl FnMut() -> Result<T, i32>,
+    ) -> Result<T, Failure> {
         let mut wait = None;
         let result = loop {
             if self.op.gate.revoked() {
@@ -175,4 +185,4 @@ impl Job<'_> {
 }
 
 /// The outcome of an op that has nothing to tell.
-const UNIT: Outcome = Ok(Done::Unit);
+pub(super) const UNIT: Outcome = Ok(Done::Unit);

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::buffers::Buffer;
-use super::pool::Pool;
+use super::pool::{Pool, Ran, Spread};
 use super::psync::Blocking;
 use super::{Engine, EngineKind, EngineParams, Op, Source, Tag, host};
 use handover::PoolSource;
@@ -65,13 +65,13 @@ impl UringEngine {
         let lane = Lane::new(params.clone(), source);
         let weak = Arc::downgrade(&lane);
         let blocking = Blocking::new(Arc::clone(&lane.buffers));
-        let run = Box::new(move |op: &Op, _: &mut Option<Buffer>| {
+        let run = Box::new(move |op: Op, _: &mut Option<Buffer>| {
             let brought = weak.upgrade().and_then(|lane| lane.take_baggage(op.tag));
             let mut brought = brought.unwrap_or_default();
-            blocking.run(op, &mut brought.buffer, brought.tried)
+            Ran::Ended(blocking.run(&op, &mut brought.buffer, brought.tried))
         });
         let source = Arc::new(PoolSource(Arc::downgrade(&lane)));
-        let pool = Pool::new(params, source, None, run);
+        let pool = Pool::new(params, source, None, run, Spread::Full);
         lane.set_pool(&pool);
         Arc::new(UringEngine { lane, pool })
     }

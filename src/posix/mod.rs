@@ -6,6 +6,7 @@ pub mod aligned;
 pub mod eventfd;
 pub mod file;
 pub mod fork;
+pub mod linux_aio;
 pub mod process;
 pub mod random;
 pub mod thread;

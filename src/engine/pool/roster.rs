@@ -11,7 +11,7 @@ mod threads;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::Parker;
+use super::{Parker, Spread};
 use crate::engine::{Tag, Want};
 
 /// Which limit an op counts against.
@@ -98,6 +98,7 @@ pub(super) struct Calls {
 pub(super) struct Roster {
     transfers_max: usize,
     metadata_max: usize,
+    spread: Spread,
     /// In flight or claimed, abandoned ones apart.
     transfers: usize,
     metadata: usize,
@@ -135,6 +136,7 @@ impl Roster {
         Roster {
             transfers_max,
             metadata_max,
+            spread: Spread::Full,
             transfers: 0,
             metadata: 0,
             members: Vec::new(),
@@ -152,6 +154,21 @@ impl Roster {
             stopping: false,
             ended: Vec::new(),
         }
+    }
+
+    pub(super) fn with_spread(self, spread: Spread) -> Roster {
+        Roster { spread, ..self }
+    }
+
+    /// Other limits from now on.
+    pub(super) fn set_limits(
+        &mut self,
+        transfers_max: usize,
+        metadata_max: usize,
+        available: bool,
+    ) -> Calls {
+        (self.transfers_max, self.metadata_max) = (transfers_max, metadata_max);
+        self.rouse(available, true)
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -203,7 +220,11 @@ impl Roster {
             false if scout && coming == 0 => metadata.min(1),
             false => 0,
         };
-        let mut missing = self.waiting.saturating_sub(coming).min(startable);
+        let sent = match self.spread {
+            Spread::Full => startable,
+            Spread::Chain(most) => startable.min(most.saturating_sub(coming)),
+        };
+        let mut missing = self.waiting.saturating_sub(coming).min(sent);
         while missing > 0
             && let Some(parker) = self.idle.pop()
         {

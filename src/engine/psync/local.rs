@@ -23,7 +23,7 @@ pub(in crate::engine) fn is_local(errno: i32) -> bool {
 
 /// Tells waiting workers that a descriptor was released. Costs nothing while nobody waits.
 #[derive(Debug, Default)]
-pub(super) struct Released {
+pub(in crate::engine) struct Released {
     waiting: AtomicUsize,
     count: Mutex<u64>,
     told: Condvar,
@@ -51,7 +51,7 @@ impl Released {
 
 impl Lane {
     /// Closes a descriptor and tells those that wait for one.
-    pub(super) fn close(&self, fd: OwnedFd) -> Result<(), i32> {
+    pub(in crate::engine) fn close(&self, fd: OwnedFd) -> Result<(), i32> {
         let closed = file::close(fd);
         self.released.tell();
         closed
@@ -59,7 +59,7 @@ impl Lane {
 }
 
 /// One step's waits.
-pub(super) struct Wait<'a> {
+pub(in crate::engine) struct Wait<'a> {
     lane: &'a Lane,
     op: &'a Op,
     end: Time,
@@ -67,12 +67,12 @@ pub(super) struct Wait<'a> {
 
 impl<'a> Wait<'a> {
     /// The first refusal: the op's limit runs from here.
-    pub(super) fn begin(lane: &'a Lane, op: &'a Op) -> Wait<'a> {
+    pub(in crate::engine) fn begin(lane: &'a Lane, op: &'a Op) -> Wait<'a> {
         Wait { lane, op, end: lane.clock.now().plus(op.local_limit) }
     }
 
     /// Waits for a chance. `false`: the limit has passed.
-    pub(super) fn again(&self, errno: i32) -> bool {
+    pub(in crate::engine) fn again(&self, errno: i32) -> bool {
         let left = self.end.since(self.lane.clock.now());
         if left.is_zero() {
             return false;

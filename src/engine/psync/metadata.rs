@@ -14,12 +14,12 @@ const SMALL_BYTES: usize = 4096;
 const PLACE_PATHS_MIN: usize = 8;
 
 impl Job<'_> {
-    pub(super) fn rename(&self, from: &CStr, to: &CStr, no_replace: bool) -> Outcome {
+    pub(in crate::engine) fn rename(&self, from: &CStr, to: &CStr, no_replace: bool) -> Outcome {
         self.step(Step::Rename, || file::rename(from, to, no_replace))?;
         UNIT
     }
 
-    pub(super) fn sync(&self, path: &CStr, directory: bool) -> Outcome {
+    pub(in crate::engine) fn sync(&self, path: &CStr, directory: bool) -> Outcome {
         let fd = self.step(Step::Open, || match directory {
             true => file::open_directory(path),
             false => file::open_read(path, false),
@@ -34,7 +34,7 @@ impl Job<'_> {
         UNIT
     }
 
-    pub(super) fn stat(&self, path: &CStr) -> Outcome {
+    pub(in crate::engine) fn stat(&self, path: &CStr) -> Outcome {
         self.ask(path).map(Done::Info)
     }
 
@@ -70,7 +70,7 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn stat_many(&self, many: &StatMany) -> Done {
+    pub(in crate::engine) fn stat_many(&self, many: &StatMany) -> Done {
         let mut answers = Vec::with_capacity(many.paths.len());
         let place = self.place(many);
         for path in &many.paths {
@@ -84,12 +84,12 @@ impl Job<'_> {
         Done::Infos(answers, None)
     }
 
-    pub(super) fn unlink(&self, path: &CStr) -> Outcome {
+    pub(in crate::engine) fn unlink(&self, path: &CStr) -> Outcome {
         self.step(Step::Remove, || file::unlink(path))?;
         UNIT
     }
 
-    pub(super) fn make_directory(&self, path: &CStr, mode: u32) -> Outcome {
+    pub(in crate::engine) fn make_directory(&self, path: &CStr, mode: u32) -> Outcome {
         match self.step(Step::Mkdir, || file::make_directory(path, mode)) {
             Ok(()) => UNIT,
             Err(failure) if failure.os() == Some(libc::EEXIST) => {
@@ -103,7 +103,7 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn read_small(&self, path: &CStr) -> Outcome {
+    pub(in crate::engine) fn read_small(&self, path: &CStr) -> Outcome {
         let fd = self.step(Step::Open, || file::open_read(path, false))?;
         let result = self.read_small_open(&fd);
         // Nothing was written: a close that fails has nothing to tell.
@@ -130,7 +130,7 @@ impl Job<'_> {
         Err(Failure { step: Step::Verify, cause })
     }
 
-    pub(super) fn list(&self, path: &CStr, filter: &str) -> Outcome {
+    pub(in crate::engine) fn list(&self, path: &CStr, filter: &str) -> Outcome {
         let names = self.step(Step::List, || file::list(path))?;
         let mut entries = Vec::new();
         for name in names.into_iter().filter(|name| name.contains(filter)) {
@@ -146,7 +146,7 @@ impl Job<'_> {
         Ok(Done::Entries(entries))
     }
 
-    pub(super) fn touch(&self, path: &CStr) -> Outcome {
+    pub(in crate::engine) fn touch(&self, path: &CStr) -> Outcome {
         self.step(Step::Touch, || file::touch(path))?;
         UNIT
     }

@@ -38,7 +38,7 @@ pub(in crate::engine) fn given_up(step: Step) -> Failure {
 }
 
 /// The alignment that the file asks of direct offsets and lengths.
-pub(super) fn alignment(info: &Info) -> u64 {
+pub(in crate::engine) fn alignment(info: &Info) -> u64 {
     match info.offset_align {
         0 => ALIGN_BYTES,
         align => u64::from(align),
@@ -62,7 +62,7 @@ pub(in crate::engine) fn memory_is_aligned(memory: &Memory, align: u64) -> bool 
 
 impl Job<'_> {
     /// The worker's buffer; waits out a shortage of memory where there is none yet.
-    pub(super) fn memory<'b>(
+    pub(in crate::engine) fn memory<'b>(
         &self,
         step: Step,
         buffer: &'b mut Option<Buffer>,
@@ -82,7 +82,7 @@ impl Job<'_> {
     }
 
     /// Runs `work` inside the gate where the caller's memory is used for the whole op (R32).
-    pub(super) fn borrowed<T>(
+    pub(in crate::engine) fn borrowed<T>(
         &self,
         transfer: &Transfer,
         step: Step,
@@ -100,16 +100,44 @@ impl Job<'_> {
         result
     }
 
-    pub(super) fn read(&self, transfer: &Transfer, buffer: &mut Option<Buffer>) -> Outcome {
-        let fd = match self.step(Step::Open, || file::open_read(&transfer.path, transfer.direct)) {
-            Ok(fd) => fd,
-            Err(failure) => return Err(no_file(transfer, failure)),
-        };
+    pub(in crate::engine) fn read(
+        &self,
+        transfer: &Transfer,
+        buffer: &mut Option<Buffer>,
+    ) -> Outcome {
+        let fd = self.open_to_read(transfer)?;
         let result = self.borrowed(transfer, Step::Read, || self.read_open(transfer, &fd, buffer));
         // Nothing was written: a close that fails has nothing to tell.
         let _nothing_lost = self.lane.close(fd);
         result?;
         UNIT
+    }
+
+    pub(in crate::engine) fn open_to_read(&self, transfer: &Transfer) -> Result<OwnedFd, Failure> {
+        self.step(Step::Open, || file::open_read(&transfer.path, transfer.direct))
+            .map_err(|failure| no_file(transfer, failure))
+    }
+
+    /// Asks the open file whether it is what the transfer expects, and how it wants to be read: the
+    /// alignment of calls, and whether they may use the caller's memory as it is.
+    pub(in crate::engine) fn examine(
+        &self,
+        transfer: &Transfer,
+        fd: &OwnedFd,
+    ) -> Result<(u64, bool), Failure> {
+        let info = self.step(Step::Stat, || file::stat_open(fd))?;
+        if !info.is_file() || info.bytes != transfer.file_bytes {
+            return Err(wrong_size(transfer, info.is_file().then_some(info.bytes)));
+        }
+        let align = if transfer.direct { alignment(&info) } else { 1 };
+        let memory_align = match info.memory_align {
+            0 => align,
+            memory => align.max(u64::from(memory)),
+        };
+        let in_place = !transfer.isolated
+            && transfer.range().aligned(align)
+            && memory_is_aligned(&transfer.memory, memory_align);
+        Ok((align, in_place))
     }
 
     fn read_open(
@@ -118,20 +146,9 @@ impl Job<'_> {
         fd: &OwnedFd,
         buffer: &mut Option<Buffer>,
     ) -> Result<(), Failure> {
-        let info = self.step(Step::Stat, || file::stat_open(fd))?;
-        if !info.is_file() || info.bytes != transfer.file_bytes {
-            return Err(wrong_size(transfer, info.is_file().then_some(info.bytes)));
-        }
-        let align = if transfer.direct { alignment(&info) } else { 1 };
+        let (align, in_place) = self.examine(transfer, fd)?;
         let open = Open { transfer, fd, range: transfer.range(), align };
-        let memory_align = match info.memory_align {
-            0 => align,
-            memory => align.max(u64::from(memory)),
-        };
-        if !transfer.isolated
-            && open.range.aligned(align)
-            && memory_is_aligned(&transfer.memory, memory_align)
-        {
+        if in_place {
             return self.read_borrowed(&open);
         }
         self.read_pieces(&open, self.memory(Step::Read, buffer)?)
@@ -165,7 +182,7 @@ impl Job<'_> {
             let rest = &mut memory[from..];
             let got = self.step(Step::Read, || file::read_at(open.fd, rest, offset))?;
             if from + got <= done {
-                return Err(self.ended_early(open, piece.start + done as u64));
+                return Err(self.ended_early(open.transfer, open.fd, piece.start + done as u64));
             }
             done = from + got;
         }
@@ -173,7 +190,7 @@ impl Job<'_> {
     }
 
     /// Copies a piece to the caller, unless the op was given up (R30).
-    fn deliver(
+    pub(in crate::engine) fn deliver(
         &self,
         transfer: &Transfer,
         at: u64,
@@ -204,7 +221,7 @@ impl Job<'_> {
                 unsafe { file::read_vectored_at(open.fd, &vector, offset) }
             })?;
             if from + got as u64 <= done {
-                return Err(self.ended_early(open, open.range.offset + done));
+                return Err(self.ended_early(open.transfer, open.fd, open.range.offset + done));
             }
             done = from + got as u64;
         }
@@ -212,13 +229,16 @@ impl Job<'_> {
     }
 
     /// The file ended before the range did (R23): asks its size again.
-    fn ended_early(&self, open: &Open<'_>, reached: u64) -> Failure {
-        match self.step(Step::Stat, || file::stat_open(open.fd)) {
+    pub(in crate::engine) fn ended_early(
+        &self,
+        transfer: &Transfer,
+        fd: &OwnedFd,
+        reached: u64,
+    ) -> Failure {
+        match self.step(Step::Stat, || file::stat_open(fd)) {
             // A size that is right again does not undo that the bytes were not there.
-            Ok(info) if info.bytes != open.transfer.file_bytes => {
-                wrong_size(open.transfer, Some(info.bytes))
-            }
-            Ok(_) => wrong_size(open.transfer, Some(reached)),
+            Ok(info) if info.bytes != transfer.file_bytes => wrong_size(transfer, Some(info.bytes)),
+            Ok(_) => wrong_size(transfer, Some(reached)),
             Err(failure) => failure,
         }
     }

@@ -29,20 +29,15 @@ struct Part<'a> {
 
 impl Job<'_> {
     /// `created` remembers that an earlier try in this op has made the file.
-    pub(super) fn write(
+    pub(in crate::engine) fn write(
         &self,
         transfer: &Transfer,
         buffer: &mut Option<Buffer>,
         created: &mut bool,
     ) -> Outcome {
-        let create = transfer.create.filter(|_| !*created);
-        let fd = self.step(Step::Open, || match create {
-            Some(mode) => file::create_new(&transfer.path, transfer.direct, mode),
-            None => file::open_write(&transfer.path, transfer.direct),
-        })?;
-        *created |= create.is_some();
+        let (fd, made) = self.open_to_write(transfer, created)?;
         let result = self.borrowed(transfer, Step::Write, || {
-            if create.is_some() && transfer.reserve {
+            if made && transfer.reserve {
                 self.reserve(&fd, transfer.file_bytes)?;
             }
             self.write_open(transfer, &fd, buffer)
@@ -53,9 +48,24 @@ impl Job<'_> {
         Ok(Done::Written { durable: transfer.direct || transfer.sync })
     }
 
+    /// Opens, or creates; says which.
+    pub(in crate::engine) fn open_to_write(
+        &self,
+        transfer: &Transfer,
+        created: &mut bool,
+    ) -> Result<(OwnedFd, bool), Failure> {
+        let create = transfer.create.filter(|_| !*created);
+        let fd = self.step(Step::Open, || match create {
+            Some(mode) => file::create_new(&transfer.path, transfer.direct, mode),
+            None => file::open_write(&transfer.path, transfer.direct),
+        })?;
+        *created |= create.is_some();
+        Ok((fd, create.is_some()))
+    }
+
     /// Asks for space up front. A refusal is ignored; a file system that cannot do it is not asked
     /// again.
-    fn reserve(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
+    pub(in crate::engine) fn reserve(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
         if self.lane.no_reserve.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -78,6 +88,18 @@ impl Job<'_> {
         let (direct_bytes, align) = self.direct_part(transfer, fd, &range)?;
         let part = Part { transfer, fd, end: direct_bytes, align };
         self.write_part(&part, 0, buffer)?;
+        self.write_rest(transfer, fd, direct_bytes, buffer)
+    }
+
+    /// What follows the bytes of the first descriptor: the sync, and the tail of the file.
+    pub(in crate::engine) fn write_rest(
+        &self,
+        transfer: &Transfer,
+        fd: &OwnedFd,
+        direct_bytes: u64,
+        buffer: &mut Option<Buffer>,
+    ) -> Result<(), Failure> {
+        let range = transfer.range();
         if transfer.sync {
             self.step(Step::Fsync, || file::sync_data(fd))?;
         }
@@ -96,7 +118,7 @@ impl Job<'_> {
 
     /// How many bytes go through the first descriptor, and the alignment of its calls. The file is
     /// asked only where the usual alignment does not do.
-    fn direct_part(
+    pub(in crate::engine) fn direct_part(
         &self,
         transfer: &Transfer,
         fd: &OwnedFd,
@@ -151,7 +173,12 @@ impl Job<'_> {
     }
 
     /// Copies a piece from the caller, unless the op was given up (R30).
-    fn fetch(&self, transfer: &Transfer, at: u64, to: &mut [u8]) -> Result<(), Failure> {
+    pub(in crate::engine) fn fetch(
+        &self,
+        transfer: &Transfer,
+        at: u64,
+        to: &mut [u8],
+    ) -> Result<(), Failure> {
         if transfer.isolated && !self.op.gate.enter() {
             return Err(given_up(Step::Write));
         }
@@ -199,8 +226,8 @@ impl Job<'_> {
 
 /// How much of a piece is written.
 #[derive(Debug, Default)]
-struct Progress {
-    done: usize,
+pub(in crate::engine) struct Progress {
+    pub(in crate::engine) done: usize,
     /// The last call wrote less than one aligned step, so the next one repeats it.
     stuck: bool,
 }
@@ -208,7 +235,12 @@ struct Progress {
 impl Progress {
     /// A call wrote `got` of `asked` bytes. Nothing, or twice running less than one step, is no
     /// progress.
-    fn add(&mut self, got: usize, asked: usize, align: u64) -> Result<(), Failure> {
+    pub(in crate::engine) fn add(
+        &mut self,
+        got: usize,
+        asked: usize,
+        align: u64,
+    ) -> Result<(), Failure> {
         let counted = if got >= asked { asked } else { aligned_part(got, align) };
         if got == 0 || (counted == 0 && self.stuck) {
             return Err(Failure { step: Step::Write, cause: Cause::NoProgress });
