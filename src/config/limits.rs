@@ -174,11 +174,6 @@ fn value<'a>(effective: &'a Map<String, Value>, key: &str) -> &'a Value {
 /// The whole list. Whoever builds a feature deletes its line.
 pub const NOT_BUILT: &[NotBuilt] = &[
     NotBuilt {
-        key: "posix_io_engine",
-        what: "the engine \"aio\"; \"auto\", \"io_uring\" and \"psync\" are",
-        asked: |all| value(all, "posix_io_engine") == "aio",
-    },
-    NotBuilt {
         key: "posix_capacity_gb",
         what: "garbage collection; 0, or posix_gc_enable false, goes without",
         asked: |all| {

@@ -74,28 +74,43 @@ impl AioEngine {
     /// An engine without threads and without a context; the first [`Engine::wake`] asks for them.
     ///
     /// # Errors
-    /// `Unsupported` where this system has no Linux AIO for us; the text names cause and remedy.
+    /// As [`AioEngine::check`].
     pub fn new(
         params: EngineParams,
         workers: Workers,
         source: Arc<dyn Source>,
     ) -> Result<Arc<AioEngine>, Error> {
+        AioEngine::check(params.transfers)?;
+        Ok(AioEngine::build(params, workers, source))
+    }
+
+    /// Whether this system has Linux AIO for an engine of so many transfers in flight.
+    ///
+    /// # Errors
+    /// `Unsupported` where it has not; the text names cause and remedy.
+    pub fn check(transfers: usize) -> Result<(), Error> {
+        quota::check(quota::wanted(transfers))
+    }
+
+    /// As [`AioEngine::new`], after a check. Without room for a context it runs blocking calls.
+    #[must_use]
+    pub fn build(
+        params: EngineParams,
+        workers: Workers,
+        source: Arc<dyn Source>,
+    ) -> Arc<AioEngine> {
         AioEngine::with(params, workers, source, Habits::new())
     }
 
-    /// As [`AioEngine::new`], with what is known of the file system.
-    ///
-    /// # Errors
-    /// As [`AioEngine::new`].
+    /// As [`AioEngine::build`], with what is known of the file system.
     pub(super) fn with(
         params: EngineParams,
         workers: Workers,
         source: Arc<dyn Source>,
         habits: Habits,
-    ) -> Result<Arc<AioEngine>, Error> {
+    ) -> Arc<AioEngine> {
         let (transfers, metadata) = (params.transfers, params.metadata);
         let limits = SubmitLimits { transfers, metadata, workers };
-        quota::check(quota::wanted(&limits))?;
         let buffers = Buffers::new(params.buffer_bytes, params.transfers);
         let lane = Lane::new(Arc::clone(&buffers));
         let (transfers, metadata) = limits.workers(habits.kind());
@@ -109,7 +124,7 @@ impl AioEngine {
         if hub.pool.set(Arc::downgrade(&pool)).is_err() {
             debug_assert!(false, "a hub has one pool");
         }
-        Ok(Arc::new(AioEngine { pool, hub }))
+        Arc::new(AioEngine { pool, hub })
     }
 }
 

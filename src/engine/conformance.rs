@@ -193,7 +193,7 @@ mod aio {
     }
 
     fn told(kind: Kind, params: EngineParams, source: Arc<dyn Source>) -> Arc<dyn Engine> {
-        AioEngine::with(params, WORKERS, source, Habits::told(kind)).unwrap()
+        AioEngine::with(params, WORKERS, source, Habits::told(kind))
     }
 
     /// Every direct transfer goes through a context, and the reaper ends it.

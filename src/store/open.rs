@@ -15,7 +15,8 @@ use super::shared::{LaneSource, Shared};
 use super::supervisor::{Alarm, Supervisor, pin};
 use crate::clock::{Clock, Time};
 use crate::config::{Config, StartupPolicy};
-use crate::engine::select::{self, Choice};
+use crate::engine::aio::Workers;
+use crate::engine::select::{self, Choice, Wish};
 use crate::engine::{Engine, EngineKind, EngineParams, Source, host};
 use crate::error::{Error, Status};
 use crate::health::breaker::{BreakerParams, BreakerThread};
@@ -112,7 +113,12 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     for warning in &report.warnings {
         log::emit(Level::Warn, "KV1007", warning);
     }
-    let Choice { kind, reason } = select::choose(config.engine)?;
+    let wish = Wish {
+        engine: config.engine,
+        direct: config.io_direct,
+        transfers: config.trans_concurrency,
+    };
+    let Choice { kind, reason } = select::choose(wish)?;
     let shared = share(&config, kind, &me, &report, &clock)?;
     let facts = Facts {
         engine: kind,
@@ -256,6 +262,8 @@ fn share(
     let alarm = Arc::new(Alarm::new(clock.clone()));
     let shared = Arc::new(Shared::new(core, clock.clone(), mask, Arc::clone(&alarm)));
     let n = u64::try_from(config.backends.len()).unwrap_or(1);
+    let (openers, committers) = (config.open_concurrency, config.commit_concurrency);
+    let workers = Workers { openers, committers };
     let engines = (0..config.backends.len()).map(|index| {
         let alarm = Arc::clone(&alarm);
         let params = EngineParams {
@@ -266,7 +274,7 @@ fn share(
             bell: Arc::new(move || alarm.ring()),
         };
         let source = LaneSource::new(Arc::downgrade(&shared), index, kind);
-        engine(&shared, kind, params, Arc::new(source))
+        engine(&shared, kind, workers, params, Arc::new(source))
     });
     let engines: Result<Vec<Arc<dyn Engine>>, Error> = engines.collect();
     shared.set_engines(engines?);
@@ -277,10 +285,11 @@ fn share(
 fn engine(
     shared: &Shared,
     kind: EngineKind,
+    workers: Workers,
     params: EngineParams,
     source: Arc<dyn Source>,
 ) -> Result<Arc<dyn Engine>, Error> {
-    let make = move |params, source| select::make(kind, params, source);
+    let make = move |params, source| select::make(kind, workers, params, source);
     #[cfg(not(feature = "fault"))]
     return Ok(make(params, source));
     #[cfg(feature = "fault")]

@@ -147,7 +147,6 @@ fn r92_effective_has_every_key_with_its_origin() {
 #[test]
 fn r2_what_is_not_built_is_unsupported_and_names_its_key() {
     for (key, value) in [
-        ("posix_io_engine", json!("aio")),
         ("posix_capacity_gb", json!(0.5)),
         ("reserve_free_percent", json!(1)),
         ("quarantine", json!(true)),
@@ -165,7 +164,7 @@ fn r2_what_is_not_built_is_unsupported_and_names_its_key() {
         accepted(&lookups(&built));
     }
     // A wrong value is told first.
-    let both = lookups(&json!({ "posix_io_engine": "aio", "temp_ttl_s": 0 }));
+    let both = lookups(&json!({ "quarantine": true, "temp_ttl_s": 0 }));
     assert!(refused(Status::InvalidParam, &both).contains("temp_ttl_s"));
 }
 

@@ -4,6 +4,10 @@
 //! [`super::hub::Hub`]. Slots carry a generation, so that an event is never taken for another
 //! op's.
 
+#[cfg(test)]
+#[path = "desk_tests.rs"]
+mod tests;
+
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::thread::JoinHandle;

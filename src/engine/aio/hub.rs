@@ -91,7 +91,7 @@ impl Hub {
         if refused_until.is_some_and(|until| now < until) {
             return None;
         }
-        match quota::make(quota::wanted(&self.limits)) {
+        match quota::make(quota::wanted(self.limits.transfers)) {
             Ok(context) => {
                 *refused_until = None;
                 let context = Arc::new(context);

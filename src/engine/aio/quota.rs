@@ -1,6 +1,5 @@
 //! How large a context a lane asks for, and what a refusal says.
 
-use super::SubmitLimits;
 use crate::error::{Error, Status};
 use crate::posix::linux_aio::{self, Context};
 
@@ -9,8 +8,8 @@ pub const EVENTS_MIN: u32 = 8;
 
 /// What a lane would like: room for its transfers, for twice as many that were abandoned (R36), and
 /// for a kick.
-pub fn wanted(limits: &SubmitLimits) -> u32 {
-    u32::try_from(3 * limits.transfers + 1).unwrap_or(u32::MAX).max(EVENTS_MIN)
+pub fn wanted(transfers: usize) -> u32 {
+    u32::try_from(3 * transfers + 1).unwrap_or(u32::MAX).max(EVENTS_MIN)
 }
 
 /// Whether a context can be had at all, without making one: ending one takes long.
