@@ -282,7 +282,7 @@ mod tests {
         let mut events = [Event::default(); 4];
         let got = context.events(&mut events, None).unwrap();
         assert_eq!((got.len(), got[0].data, got[0].result), (1, 77, 8));
-        assert_eq!(&into, b"234\0\0\0\0\056789\0\0\0");
+        assert_eq!(&into, b"234\0\0\0\0\x0056789\0\0\0");
         context.kick(5).unwrap();
         let got = context.events(&mut events, None).unwrap();
         assert_eq!((got.len(), got[0].data, got[0].result), (1, 5, 0));

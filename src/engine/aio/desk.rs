@@ -192,7 +192,7 @@ impl Desk {
 
     /// The flight that an event is about.
     pub fn leave(&mut self, data: u64) -> Option<Flight> {
-        let number = (data & u64::from(u32::MAX)) as usize;
+        let number = usize::try_from(data & u64::from(u32::MAX)).ok()?;
         let slot = self.slots.get_mut(number)?;
         if u64::from(slot.generation) != data >> 32 {
             return None;

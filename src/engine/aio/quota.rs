@@ -63,7 +63,7 @@ fn refusal(errno: i32, quota: Option<(u64, u64)>) -> Error {
             "a filter (seccomp) forbids it: allow io_setup, io_submit, io_getevents and \
              io_destroy, {other}"
         ),
-        _ => format!("{other}"),
+        _ => other.to_owned(),
     };
     let text = format!("posix_io_engine aio: io_setup: {known:?} ({}): {remedy}", known.desc());
     Error::new(Status::Unsupported, text)

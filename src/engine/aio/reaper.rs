@@ -132,7 +132,10 @@ impl Hub {
             self.hand_over(theirs);
         }
         for (flight, todo) in flights.drain(..) {
-            self.end_local(flight, todo);
+            let tag = flight.op.tag;
+            if let Err(bug) = guarded(|| self.end_local(flight, todo)) {
+                self.end(tag, Err(bug));
+            }
         }
     }
 
