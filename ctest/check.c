@@ -250,3 +250,9 @@ bool direct_works(const char *dir)
     unlink(path);
     return works;
 }
+
+const char *engine(void)
+{
+    const char *name = getenv("KVPATH_TEST_ENGINE");
+    return name != NULL ? name : "psync";
+}

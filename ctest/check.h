@@ -89,10 +89,12 @@ typedef struct {
     size_t tensor, shard, block;
 } shape_t;
 
-/* A configuration: buffered, psync, no directory digits, no time limits, roots as given (a JSON
- * string or list), and then `extra`, which begins with a comma or is "". */
+/* The engine under test: KVPATH_TEST_ENGINE, or "psync". */
+const char *engine(void);
+/* A configuration: buffered, that engine, no directory digits, no time limits, roots as given (a
+ * JSON string or list), and then `extra`, which begins with a comma or is "". */
 const char *config(const char *roots_json, shape_t shape, const char *extra);
-/* kvpath_open() that must succeed. */
+/* kvpath_open() that must succeed; skips where the system lacks the engine under test. */
 kvpath_store_t open_store(const char *json);
 /* A store on one root, buffered. */
 kvpath_store_t open_root(const char *root, shape_t shape, const char *extra);

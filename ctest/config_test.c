@@ -374,6 +374,23 @@ CASE(engine_aio)
     CHECK_OK(kvpath_close(store));
 }
 
+/* Where this system refuses it, the text says so, and nothing is taken in its place. */
+CASE(engine_io_uring)
+{
+    const char *root = temp_dir();
+    const char *json = text("%s, \"posix_io_engine\": \"io_uring\"}", valid(root));
+    kvpath_store_t store = 0;
+    kvpath_status_t status = kvpath_open(json, &store);
+    if (status == KVPATH_UNSUPPORTED) {
+        CHECK_HAS(kvpath_last_error(), "posix_io_engine");
+        check_untouched(root);
+        SKIP("%s", kvpath_last_error());
+    }
+    CHECK_OK(status);
+    CHECK_HAS(report(kvpath_stats_json, store), "\"name\":\"io_uring\"");
+    CHECK_OK(kvpath_close(store));
+}
+
 /* R2: what is not built yet is refused by name, never ignored. */
 static void unsupported(const char *key, const char *value)
 {

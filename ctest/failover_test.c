@@ -29,8 +29,8 @@ static struct paths open_paths(void)
     }
     paths.store = open_store(text("{\"storage_backends\": [%s], \"device_id\": 0, "
                                   "\"tensor_size\": %zu, \"shard_size\": %zu, \"block_size\": %zu, "
-                                  "\"data_dir_shard_bytes\": 0, \"posix_io_engine\": \"psync\"}",
-                                  roots, shape.tensor, shape.shard, shape.block));
+                                  "\"data_dir_shard_bytes\": 0, \"posix_io_engine\": \"%s\"}",
+                                  roots, shape.tensor, shape.shard, shape.block, engine()));
     return paths;
 }
 

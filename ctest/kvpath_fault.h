@@ -3,7 +3,8 @@
  *
  *     fail|delay|hang|short|flip OP [ERRNO | MS] [path=SUBSTRING] [count=N] [prob=P seed=S]
  *
- * with OP read, write, rename, sync, stat, unlink, mkdir, list, touch or any; see src/engine/fault.rs. */
+ * with OP read, write, rename, sync, stat, unlink, mkdir, list, touch or any; see
+ * src/engine/fault.rs. */
 
 #ifndef KVPATH_FAULT_H
 #define KVPATH_FAULT_H

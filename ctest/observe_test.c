@@ -215,7 +215,7 @@ CASE(reports_are_json)
     CHECK_HAS(json_error(health), "none");
     CHECK_HAS(stats, "\"timeout_ms\"");
     CHECK_HAS(stats, "\"default\"");
-    CHECK_HAS(stats, "psync");
+    CHECK_HAS(stats, text("\"name\":\"%s\"", engine()));
     CHECK_HAS(health, "same_storage");
     CHECK_HAS(health, "transitions");
     CHECK_OK(kvpath_close(store));

@@ -223,6 +223,25 @@ CASE(finished_and_event_descriptor)
     CHECK(fcntl(fd, F_GETFD) == -1); /* closed by the library */
 }
 
+/* A result that was waited for is not listed any more. */
+CASE(waited_for_before_listed)
+{
+    kvpath_store_t store = open_root(temp_dir(), shape, "");
+    int32_t fd = -1;
+    kvpath_task_t task = 0, listed = 77;
+    size_t count = 9;
+    CHECK_OK(kvpath_event_fd(store, &fd));
+    CHECK_OK(kvpath_load(store, NULL, 0, &task));
+    struct pollfd event = {.fd = fd, .events = POLLIN};
+    CHECK_EQ(poll(&event, 1, LIMIT_MS), 1);
+    CHECK_OK(kvpath_wait(store, task, 0));
+    CHECK_OK(kvpath_finished(store, &listed, 1, &count));
+    CHECK_EQ(count, 0);
+    CHECK_EQ(listed, 77);
+    CHECK_EQ(poll(&event, 1, 0), 0);
+    CHECK_OK(kvpath_close(store));
+}
+
 /* R26: results that nobody asks for are kept up to 65,536; then the oldest go, and are counted. */
 CASE(results_are_kept_up_to_65536)
 {

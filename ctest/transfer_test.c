@@ -27,9 +27,9 @@ static void direct(shape_t shape, body_fn body)
     if (!direct_works(root)) SKIP("no O_DIRECT on %s", root);
     kvpath_store_t store =
         open_store(text("{\"storage_backends\": [\"%s\"], \"device_id\": 0, \"tensor_size\": %zu, "
-                        "\"shard_size\": %zu, \"block_size\": %zu, \"posix_io_engine\": \"psync\", "
+                        "\"shard_size\": %zu, \"block_size\": %zu, \"posix_io_engine\": \"%s\", "
                         "\"data_dir_shard_bytes\": 0}",
-                        root, shape.tensor, shape.shard, shape.block));
+                        root, shape.tensor, shape.shard, shape.block, engine()));
     kvpath_backend_health_t health = {0};
     size_t count = 0;
     health.size = sizeof health;
