@@ -141,7 +141,10 @@ static size_t for_each_thread(void (*look)(const char *name, const char *status)
         bytes = fread(content, 1, sizeof content - 1, file);
         fclose(file);
         content[bytes] = '\0';
-        if (sscanf(content, "Name:\t%63[^\n]", name) == 1) look(name, content), count++;
+        if (sscanf(content, "Name:\t%63[^\n]", name) != 1) continue;
+        if (strncmp(name, "iou-", 4) == 0) continue; /* the kernel's own, of an io_uring */
+        look(name, content);
+        count++;
     }
     closedir(tasks);
     return count;
