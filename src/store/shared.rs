@@ -134,7 +134,9 @@ impl Shared {
         }
         if fx.listed
             && let Some(event) = &*self.event.lock()
+            && self.core.lock().tasks.has_unlisted()
         {
+            // Not where `finished` was quicker: readable means that there is something to list.
             event.signal();
         }
         for message in &fx.messages {
