@@ -8,7 +8,8 @@ import tempfile
 from pathlib import Path
 
 EXIT_UNSUPPORTED = 77
-DIR_MODE = 0o755
+# Hex digits of the directories of the roots whose throughput is measured: 256 of them.
+DIR_DIGITS = 2
 
 
 class Unsupported(Exception):
@@ -49,8 +50,7 @@ def facts(directory):
 
 
 def settle():
-    """Everything is on the device and nothing is cached: what one run leaves behind does not slow
-    the next (ext4 without a journal looks through inodes that were deleted lately)."""
+    """Everything is on the device and nothing is cached: no run pays for the one before."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -66,6 +66,7 @@ class Machine:
         self.data = Path(data)
         self.verbose = verbose
         self.roots = {}
+        self.id_range = 0
         self.data.mkdir(parents=True, exist_ok=True)
         self.counter = "perf" if self._perf_counts() else "strace"
 
@@ -141,7 +142,7 @@ class Machine:
         marks = [at for at, line in enumerate(lines) if " getppid(" in line]
         return sum(" resumed>" not in line and "(" in line for line in lines[marks[0] + 1:marks[1]])
 
-    def root(self, name="store", digits=1, base=None):
+    def root(self, name="store", digits=DIR_DIGITS, base=None):
         """A storage root with its directories, made once."""
         path = (Path(base) if base else self.data) / f"{name}-{digits}"
         if path not in self.roots:
@@ -151,18 +152,25 @@ class Machine:
             self.roots[path] = digits
         return path
 
+    def ids(self):
+        """The first of many ids that no run has used."""
+        self.id_range += 1
+        return self.id_range << 32
+
     @staticmethod
     def clear(root):
-        """Removes the blocks of a root and keeps its directories."""
+        """Empties the blocks of a root. They are not removed before the end: ext4 without a journal
+        does not give a removed inode again for minutes, and looks at every one that it passes, so
+        that creating a file costs several times as much."""
         for entry in os.scandir(root):
             if entry.is_dir(follow_symlinks=False):
                 for file in os.scandir(entry.path):
-                    if file.is_file(follow_symlinks=False):
-                        os.unlink(file.path)
+                    if file.is_file(follow_symlinks=False) and file.stat().st_size:
+                        os.truncate(file.path, 0)
 
     def fio(self, directory, op, block_bytes, blocks):
         """fio's throughput for a file per block, GiB/s, and CPU seconds per GiB."""
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         job = Path(__file__).parent / "file-per-block.fio"
         names = {"DIRECTORY": str(directory), "BYTES": str(block_bytes), "BLOCKS": str(blocks),
                  "RW": "read" if op == "load" else "write"}

@@ -28,7 +28,10 @@ double now_s(void)
     return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-static double seconds(struct timeval time) { return (double)time.tv_sec + (double)time.tv_usec / 1e6; }
+static double seconds(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec / 1e6;
+}
 
 void cost_begin(struct cost *cost)
 {
@@ -155,7 +158,7 @@ int main(int count, char **words)
     struct options options = {.contender = "kvpath", .engine = "psync", .op = "load",
                               .extra = "", .block_bytes = 1 << 20, .shards = 1, .blocks = 256,
                               .warm = 32, .task_blocks = 8, .queue = 4, .threads = 8, .depth = 32,
-                              .dir_digits = 1, .direct = true, .ids = 1, .calls = 1000,
+                              .dir_digits = 2, .direct = true, .ids = 1, .calls = 1000,
                               .seconds = 10};
     if (count < 2) die("what?");
     for (int at = 2; at < count; at += 2) {

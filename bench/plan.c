@@ -97,7 +97,7 @@ static void add_tasks(struct plan *plan, size_t from, size_t to)
     }
 }
 
-/* Shards of a block are not neighbours in memory: a layer's tensors are, as in an inference server. */
+/* Shards of a block are not neighbours in memory; a layer's are, as in an inference server. */
 static void place_parts(struct plan *plan)
 {
     const struct options *options = plan->options;

@@ -88,7 +88,8 @@ void run_lookup(const struct options *options)
 void run_open(const struct options *options)
 {
     size_t calls = options->calls;
-    double *open_ms = calloc(calls + 1, sizeof(double)), *close_ms = calloc(calls + 1, sizeof(double));
+    double *open_ms = calloc(calls + 1, sizeof(double));
+    double *close_ms = calloc(calls + 1, sizeof(double));
     if (!open_ms || !close_ms) die("no memory");
     for (size_t at = 0; at < calls; at++) {
         (void)getppid();

@@ -1,4 +1,4 @@
-"""What the benchmark says: lines on the terminal, report.json, and one HTML page without a network."""
+"""What the benchmark says: lines on the terminal, report.json, and one HTML page."""
 import json
 
 import charts
@@ -10,7 +10,8 @@ def _text(row):
     state = {True: "ok", False: "SHORT", None: "-"}[row.passed]
     low, high = min(row.runs), max(row.runs)
     spread = f"[{low:.3g} .. {high:.3g}]"
-    return f"{state:5} {row.name:58} {row.value:9.4g} {row.unit:7} {spread:20} {ratio:8} {row.target}"
+    value = f"{row.value:9.4g} {row.unit:7}"
+    return f"{state:5} {row.name:58} {value} {spread:20} {ratio:8} {row.target}"
 
 
 def print_rows(rows):
@@ -67,7 +68,8 @@ def page(machine, rows):
     """The HTML report."""
     facts = " · ".join(f"{key.replace('_', ' ')}: {value}" for key, value in machine.items())
     parts = [f"<!doctype html><html lang=en><meta charset=utf-8><title>kvpath: speed</title>"
-             f"<style>{STYLE}</style><h1>kvpath: speed</h1><p class=soft>{charts.escape(facts)}</p>",
+             f"<style>{STYLE}</style><h1>kvpath: speed</h1>",
+             f"<p class=soft>{charts.escape(facts)}</p>",
              "<p>Ratios are medians of ratios round by round: every contender runs in each round. "
              "The floors are bare C programs that do the same file-per-block work without a "
              "library.</p>", _table(rows)]

@@ -1,4 +1,4 @@
-"""Rows about everything that is not a transfer at full speed: lookups, open, close, rest, fail-over."""
+"""Rows about everything but transfers at full speed: lookups, open, close, rest, fail-over."""
 import json
 import time
 
@@ -97,7 +97,7 @@ def idle(bench):
                 link.symlink_to(root, target_is_directory=True)
                 roots.append(link)
             run = bench.machine.run("idle", engine=engine, root=roots, blocks=32, warm=0,
-                                    first_id=3, seconds=10)
+                                    first_id=bench.machine.ids(), seconds=10)
             bench.machine.clear(root)
             rows += [Row(f"idle, {paths} backends, voluntary switches in 10 s, {engine}",
                          run["switches"], "switches", None, "0", run["switches"] == 0,
@@ -138,7 +138,7 @@ def _block_id(number):
 
 def failover(bench):
     """A primary that gives EIO: what a load costs then, and what a caller sees over time."""
-    root = bench.machine.root("failover", 1)
+    root = bench.machine.root("failover")
     blocks, first = 128, 1
     bench.machine.run("transfer", op="dump", contender="sync", root=root, block_bytes=MIB,
                       blocks=blocks, warm=8, first_id=first)
@@ -176,8 +176,8 @@ def _failover_cost(bench, engine, a, b, blocks, first):
 
 def _timeline(bench, engine, a, b, first):
     health = '"store_health": {"health_check_interval_s": 1, "health_check_timeout_s": 0.5}'
-    process = bench.machine.start("timeline", engine=engine, root=[a.place, b.place], first_id=first,
-                                  block_bytes=MIB, blocks=128, warm=8, task_blocks=1, seconds=20,
+    process = bench.machine.start("timeline", engine=engine, root=[a.place, b.place],
+                                  first_id=first, block_bytes=MIB, blocks=128, warm=8, task_blocks=1, seconds=20,
                                   pause_us=2000, extra=health)
     process.stderr.readline()
     start = time.monotonic()

@@ -1,11 +1,11 @@
-"""Rows about moving bytes: each contender does the same blocks, round by round, in changing order."""
+"""Rows about moving bytes: each contender does the same blocks, round by round, in turns."""
 from figures import (GIB, Row, at_least, at_most, cpu_s_gib, gib_s, median, paired, percentile)
 from machine import Failed, Unsupported, settle
 
 KIB, MIB = 1 << 10, 1 << 20
 FLOORS = ("sync", "uring")
 # Blocks of one run: enough for half a second, little enough for memory.
-SIZES = {"64 KiB": (64 * KIB, 8192), "1 MiB": (MIB, 1024), "4 MiB": (4 * MIB, 256)}
+SIZES = {"64 KiB": (64 * KIB, 4096), "1 MiB": (MIB, 1024), "4 MiB": (4 * MIB, 256)}
 # Enough for every worker and buffer to be there before the clock runs.
 WARM = 128
 LAYERS = 32
@@ -20,7 +20,8 @@ class Duel:
         self.root = root or bench.machine.root()
         self.names = [*FLOORS, *(engines or bench.engines)]
         self.floor, self.mine = floor or {}, mine or {}
-        self.fio_root = self.root.parent / "fio" if fio else None
+        self.fio_root = None
+        self.with_fio = fio
         self.runs = {(op, name): [] for op in ops for name in self.names + ["fio"]}
 
     def words(self, name):
@@ -34,16 +35,19 @@ class Duel:
         for number in range(rounds):
             turn = number % len(self.names)
             order = self.names[turn:] + self.names[:turn]
-            self.round(order, 1 + number * 1_000_000)
+            self.round(order)
             self.bench.progress(f"round {number + 1} of {rounds}")
         return self
 
-    def round(self, order, first_id):
+    def round(self, order):
         """Everybody dumps, then everybody loads the same files."""
         machine = self.bench.machine
+        settle()
+        if self.with_fio:
+            self.fio_root = self.root.parent / "fio" / str(machine.ids())
         if "dump" in self.ops:
-            for at, name in enumerate(order):
-                words = {**self.words(name), "first_id": first_id + at * 100_000}
+            for name in order:
+                words = {**self.words(name), "first_id": machine.ids()}
                 self.runs["dump", name].append(machine.run("transfer", op="dump", **words))
                 if name not in FLOORS:
                     check = {**words, **self.floor, "contender": "sync"}
@@ -51,6 +55,7 @@ class Duel:
                 self.clean()
             self.fio("dump")
         if "load" in self.ops:
+            first_id = machine.ids()
             words = {**self.words("sync"), "first_id": first_id}
             machine.run("transfer", op="dump", **words)
             for name in order:
@@ -58,15 +63,12 @@ class Duel:
                 self.runs["load", name].append(machine.run("transfer", op="load", **words))
             self.clean()
             self.fio("load")
-        if self.fio_root and self.fio_root.exists():
-            for file in self.fio_root.iterdir():
-                file.unlink()
-            settle()
+        if self.fio_root:
+            machine.clear(self.fio_root.parent)
 
     def clean(self):
         """Nothing of a run is left to the next."""
         self.bench.machine.clear(self.root)
-        settle()
 
     def fio(self, op):
         """The yardstick's turn. For loads its files are there from its dumps."""
@@ -100,7 +102,7 @@ class Duel:
     def details(self, op, engine, what):
         """For the charts."""
         everybody = {name: self.figures(op, name, gib_s) for name in self.names}
-        if self.fio_root:
+        if self.with_fio:
             everybody["fio"] = [run["gib_s"] for run in self.runs[op, "fio"]]
         return {"kind": "throughput", "op": op, "what": what, "engine": engine,
                 "everybody": everybody, "size": self.work["block_bytes"]}
@@ -203,18 +205,17 @@ def calls(bench):
         counts = {}
         for name in [*FLOORS, *bench.engines]:
             runs = []
-            for number in range(min(bench.rounds, 3)):
+            for _ in range(min(bench.rounds, 3)):
                 base = {"block_bytes": MIB, "warm": 32, "root": root,
                         "contender": name if name in FLOORS else "kvpath",
-                        "engine": name, "first_id": 7 + number * 10_000}
+                        "engine": name}
                 totals = []
                 for blocks in (few, many):
-                    words = {**base, "blocks": blocks}
+                    words = {**base, "blocks": blocks, "first_id": machine.ids()}
                     if op == "load":
                         machine.run("transfer", op="dump", **{**words, "contender": "sync"})
                     totals.append(machine.count_calls("transfer", op=op, **words))
                     machine.clear(root)
-                    settle()
                 runs.append((totals[1] - totals[0]) / (many - few))
             counts[name] = runs
         for engine in bench.engines:
@@ -241,9 +242,9 @@ def threads(bench):
     rows = []
     for engine in bench.engines:
         values, allowed = [], []
-        for number in range(min(bench.rounds, 3)):
+        for _ in range(min(bench.rounds, 3)):
             run = machine.run("transfer", op="dump", engine=engine, root=paths, block_bytes=MIB,
-                              blocks=1024, queue=64, sample=1, first_id=5 + number * 10_000)
+                              blocks=1024, queue=64, sample=1, first_id=machine.ids())
             machine.clear(root)
             settle()
             values.append(run["threads"])
