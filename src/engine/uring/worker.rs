@@ -26,6 +26,8 @@ use crate::posix::eventfd;
 pub(super) const CHAIN_MAX: usize = 6;
 /// Ops that a ring starts before it enters, while it is its thread that limits the lane.
 const SHARE: usize = 2;
+/// Writes that one ring takes before it leaves others to the next.
+const PART_MIN: usize = 4;
 /// Completions waited for at once: this part of what is in flight.
 const BATCH_PART: usize = 4;
 /// And no more than these.
@@ -52,6 +54,8 @@ pub(super) struct Worker {
     unwatched: bool,
     /// More may be pulled than was.
     more: bool,
+    /// The op pulled last was a write.
+    writes: bool,
 }
 
 /// What a ring of this lane is made for.
@@ -96,6 +100,7 @@ fn run(lane: Arc<Lane>, number: usize, ring: Ring, event: Arc<OwnedFd>) {
         harvested: Vec::new(),
         unwatched: true,
         more: false,
+        writes: false,
     };
     let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| worker.live(&event)));
     match panicked {
@@ -166,6 +171,9 @@ impl Worker {
                 self.more = true;
                 return self.lane.rouse(self.number + 1);
             }
+            if self.writes && self.has_its_part() {
+                return self.lane.rouse(self.number + 1);
+            }
             let lane = Arc::clone(&self.lane);
             let armed = self.arm();
             let want = if armed { Want::Any } else { Want::Metadata };
@@ -187,8 +195,17 @@ impl Worker {
                 left = left.min(SHARE);
             }
             left = left.saturating_sub(1);
+            self.writes = matches!(op.kind, OpKind::Write(_));
             self.start(op);
         }
+    }
+
+    /// Creating and extending files is work that the kernel does on its workers, one of a ring's at
+    /// a time: with many writes each ring takes its part.
+    fn has_its_part(&self) -> bool {
+        let rings = self.lane.rings();
+        let part = self.lane.ledger.in_flight().div_ceil(rings).max(PART_MIN);
+        self.number + 1 < rings && self.table.busy() >= part
     }
 
     /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is
