@@ -1,6 +1,7 @@
 # The few words that a user or a machine needs; each installs what is missing first.
 #   make demo   builds, and runs a real workload over three paths of which one fails part-way
 #   make test   everything that CI checks
+#   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make setup  only installs what is missing
 
 BUILD ?= build
@@ -28,6 +29,8 @@ test: setup
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+
+include bench/Makefile
 
 clean:
 	rm -rf $(BUILD) target
