@@ -19,7 +19,10 @@ build: setup
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS)
 
-demo: build
+demo:
+	@scripts/setup.sh demo
+	cmake -S . -B $(BUILD)
+	cmake --build $(BUILD) -j $(JOBS) --target replay
 	$(BUILD)/examples/replay $(DEMO_ARGS)
 
 test: setup

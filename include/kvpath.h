@@ -38,7 +38,7 @@
  * the call; a newer library fills no more than that, an older one fills less and says how much.
  * The other structs never change.
  *
- * Fork. A child made by fork() gets KVPATH_FORKED from every call that returns a status; it may
+ * Fork. A child made by fork() gets KVPATH_FORKED from every call that returns a status, and NULL from kvpath_alloc(); it may
  * only exit or exec. Children made before the first kvpath_open() are free. */
 
 #ifndef KVPATH_H
@@ -201,11 +201,14 @@ typedef struct kvpath_backend_health_t {
     uint32_t samples;
     /** See `samples`. */
     uint32_t failures;
-    /** Operations running now. */
+    /** Operations running now, the sweep for temporaries after open included. */
     uint64_t in_flight;
     /** Operations that were given up and are still in the kernel. */
     uint64_t abandoned;
-    /** 1: O_DIRECT, 0: buffered. */
+    /**
+     * 1: O_DIRECT, 0: buffered. Blocks whose shards are no multiples of the alignment are written
+     * buffered and synced all the same.
+     */
     uint32_t direct;
     /** Probe threads that have not returned. */
     uint32_t probe_threads;
@@ -247,7 +250,7 @@ typedef struct kvpath_stats_t {
     uint64_t lookups;
     /** See `lookups`. */
     uint64_t lookup_hits;
-    /** Loads that ended with "not found". */
+    /** Transfers that ended with "not found". */
     uint64_t load_misses;
     /** Attempts after the first of their chain. */
     uint64_t retries;
@@ -271,7 +274,7 @@ typedef struct kvpath_stats_t {
     uint64_t dropped_results;
     /** Shards waiting in queues now. */
     uint64_t queued_shards;
-    /** Operations running now. */
+    /** Operations running now, the sweep for temporaries after open included. */
     uint64_t in_flight;
     /** Operations given up and still in the kernel. */
     uint64_t abandoned;
@@ -403,8 +406,9 @@ const char *kvpath_status_text(kvpath_status_t status) KVPATH_NOEXCEPT;
  * I/O, in order; the first failure ends the call, and its text names the backend, the operation,
  * and errno or what differed.
  *
- * Ownership: the string is copied; the store is the caller's until kvpath_close(). Nothing stays
- * behind on failure.
+ * Ownership: the string is copied; the store is the caller's until kvpath_close(). On failure no
+ * thread, descriptor or probe file stays behind; a storage that the call has made on the way (its
+ * marker and data directories) stays.
  * Threads: any. Blocking: for the checks, at most open_timeout_ms (0, the default: as long as they
  * take).
  * Errors: KVPATH_INVALID_PARAM (the text names the key, its value and the rule),
@@ -417,7 +421,8 @@ KVPATH_MUST_USE kvpath_status_t kvpath_open(const char *config_json, kvpath_stor
 /**
  * Closes a store: queued work ends with KVPATH_CLOSED, running attempts finish, temporaries of
  * this store are removed, and all its threads end. From the first moment every other call with
- * this store gets KVPATH_CLOSED; calls that wait return.
+ * this store gets KVPATH_CLOSED. Calls that wait return: those for queued work at once, those for
+ * a running attempt when it ends, at most when close_timeout_ms passes.
  *
  * Ownership: the store is gone, whatever is returned; the descriptor of kvpath_event_fd() is
  * closed.
@@ -616,6 +621,7 @@ kvpath_status_t kvpath_forget(kvpath_store_t store, kvpath_task_t task) KVPATH_N
  * Lists tasks that have finished since they were last listed, each once, oldest first, at most
  * `max`; *count becomes their number. The handles stay until kvpath_wait() consumes them (it
  * returns at once) or kvpath_forget() drops them.
+ * Tasks that failed are listed; those that were waited for or forgotten before are not.
  *
  * Ownership: none. Threads: any. Blocking: never. Errors: KVPATH_INVALID_PARAM, KVPATH_CLOSED.
  *
@@ -711,7 +717,7 @@ KVPATH_NOEXCEPT;
 
 /**
  * Removes blocks. Missing ones are not an error. A block that is being dumped through this store
- * is not touched.
+ * is not touched, and that is no error either: kvpath_commit() with 0 drops it.
  *
  * Ownership: none. Threads: any. Blocking: yes, at most timeout_ms (0: no limit).
  * Errors: the first block's error in the order of the call; the others were tried. KVPATH_TIMEOUT,

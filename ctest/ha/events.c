@@ -147,6 +147,15 @@ void wait_late_results(rig_t *rig, uint64_t count)
     wait_for("a late result", has_late_results, &wanted);
 }
 
+static bool is_at_rest(void *argument)
+{
+    kvpath_stats_t stats = stats_of(((rig_t *)argument)->store);
+    return stats.abandoned == 0 && stats.in_flight == 0;
+}
+
+/* How many requests one operation makes is the engine's and the kernel's matter. */
+void wait_at_rest(rig_t *rig) { wait_for("an end of all operations", is_at_rest, rig); }
+
 /* ---- threads ---- */
 
 static bool has_threads(void *count) { return thread_count() <= *(size_t *)count; }

@@ -132,6 +132,8 @@ void wait_for(const char *what, is_so_fn is_so, void *argument);
 /* Waits until no more than `count` threads are left. */
 void wait_threads(size_t count);
 void wait_late_results(rig_t *rig, uint64_t count);
+/* Until nothing runs and nothing that was given up is in the kernel. */
+void wait_at_rest(rig_t *rig);
 uint64_t now_ms(void);
 
 /* Threads of this process by name; `names` ending in `*` stand for all that begin so. */

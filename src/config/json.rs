@@ -32,7 +32,7 @@ pub fn object(text: &str) -> Result<Map<String, Value>, Error> {
         )));
     }
     if text.trim().is_empty() {
-        return Err(Error::invalid("configuration: empty, but must be a JSON object"));
+        return Err(Error::invalid("the configuration is empty, but must be a JSON object"));
     }
     let mut source = serde_json::Deserializer::from_str(text);
     let value = Node { path: "" }
@@ -48,7 +48,7 @@ pub fn object(text: &str) -> Result<Map<String, Value>, Error> {
         Value::Object(object) => Ok(object),
         other => {
             let given = shown(&other);
-            Err(Error::invalid(format!("configuration: {given}, but must be a JSON object")))
+            Err(Error::invalid(format!("the configuration is {given}, but must be a JSON object")))
         }
     }
 }

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn kvpath_commit(
 }
 
 /// Removes blocks. Missing ones are not an error. A block that is being dumped through this store
-/// is not touched.
+/// is not touched, and that is no error either: kvpath_commit() with 0 drops it.
 ///
 /// Ownership: none. Threads: any. Blocking: yes, at most timeout_ms (0: no limit).
 /// Errors: the first block's error in the order of the call; the others were tried. KVPATH_TIMEOUT,

@@ -92,7 +92,8 @@ pub unsafe fn slice_mut<'a, T>(
 
 fn check_array<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Error> {
     if pointer.is_null() {
-        return Err(Error::invalid(format!("{name} is NULL, with a count of {count}")));
+        let many = if count == 1 { String::new() } else { format!(", with a count of {count}") };
+        return Err(Error::invalid(format!("{name} is NULL{many}")));
     }
     if !pointer.is_aligned() {
         let need = align_of::<T>();

@@ -20,8 +20,9 @@ pub const KVPATH_ABI_VERSION: u32 = 1;
 /// I/O, in order; the first failure ends the call, and its text names the backend, the operation,
 /// and errno or what differed.
 ///
-/// Ownership: the string is copied; the store is the caller's until kvpath_close(). Nothing stays
-/// behind on failure.
+/// Ownership: the string is copied; the store is the caller's until kvpath_close(). On failure no
+/// thread, descriptor or probe file stays behind; a storage that the call has made on the way (its
+/// marker and data directories) stays.
 /// Threads: any. Blocking: for the checks, at most open_timeout_ms (0, the default: as long as they
 /// take).
 /// Errors: KVPATH_INVALID_PARAM (the text names the key, its value and the rule),
@@ -51,7 +52,8 @@ pub unsafe extern "C" fn kvpath_open(
 
 /// Closes a store: queued work ends with KVPATH_CLOSED, running attempts finish, temporaries of
 /// this store are removed, and all its threads end. From the first moment every other call with
-/// this store gets KVPATH_CLOSED; calls that wait return.
+/// this store gets KVPATH_CLOSED. Calls that wait return: those for queued work at once, those for
+/// a running attempt when it ends, at most when close_timeout_ms passes.
 ///
 /// Ownership: the store is gone, whatever is returned; the descriptor of kvpath_event_fd() is
 /// closed.

@@ -235,6 +235,7 @@ pub extern "C" fn kvpath_forget(store: kvpath_store_t, task: kvpath_task_t) -> k
 /// Lists tasks that have finished since they were last listed, each once, oldest first, at most
 /// `max`; *count becomes their number. The handles stay until kvpath_wait() consumes them (it
 /// returns at once) or kvpath_forget() drops them.
+/// Tasks that failed are listed; those that were waited for or forgotten before are not.
 ///
 /// Ownership: none. Threads: any. Blocking: never. Errors: KVPATH_INVALID_PARAM, KVPATH_CLOSED.
 ///

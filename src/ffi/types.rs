@@ -67,11 +67,12 @@ pub struct kvpath_backend_health_t {
     pub samples: u32,
     /// See `samples`.
     pub failures: u32,
-    /// Operations running now.
+    /// Operations running now, the sweep for temporaries after open included.
     pub in_flight: u64,
     /// Operations that were given up and are still in the kernel.
     pub abandoned: u64,
-    /// 1: O_DIRECT, 0: buffered.
+    /// 1: O_DIRECT, 0: buffered. Blocks whose shards are no multiples of the alignment are written
+    /// buffered and synced all the same.
     pub direct: u32,
     /// Probe threads that have not returned.
     pub probe_threads: u32,
@@ -115,7 +116,7 @@ pub struct kvpath_stats_t {
     pub lookups: u64,
     /// See `lookups`.
     pub lookup_hits: u64,
-    /// Loads that ended with "not found".
+    /// Transfers that ended with "not found".
     pub load_misses: u64,
     /// Attempts after the first of their chain.
     pub retries: u64,
@@ -139,7 +140,7 @@ pub struct kvpath_stats_t {
     pub dropped_results: u64,
     /// Shards waiting in queues now.
     pub queued_shards: u64,
-    /// Operations running now.
+    /// Operations running now, the sweep for temporaries after open included.
     pub in_flight: u64,
     /// Operations given up and still in the kernel.
     pub abandoned: u64,

@@ -15,6 +15,22 @@ pub fn allowed() -> Result<Vec<usize>, i32> {
     Ok((0..CpuSet::count()).filter(|core| set.is_set(*core).unwrap_or(false)).collect())
 }
 
+/// The same, in the form that the kernel takes.
+///
+/// # Errors
+/// errno.
+pub fn cpu_set() -> Result<libc::cpu_set_t, i32> {
+    let mut set = std::mem::MaybeUninit::<libc::cpu_set_t>::zeroed();
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: `set` is ours, and as many bytes as its type has are written.
+    let result = unsafe { libc::sched_getaffinity(0, bytes, set.as_mut_ptr()) };
+    if result != 0 {
+        return Err(nix::errno::Errno::last_raw());
+    }
+    // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
+    Ok(unsafe { set.assume_init() })
+}
+
 /// Lets the calling thread, and the threads that it makes later, run on `cores` alone. Cores that
 /// the system does not have or does not allow are left out by the kernel; where none is left it
 /// refuses.

@@ -90,7 +90,10 @@ impl Store {
     /// # Errors
     /// `Unsupported` in the lookup-only role.
     pub fn transfer_shape(&self) -> Result<Shape, Error> {
-        let off = || Error::new(Status::Unsupported, "transfers are off: device_id is -1");
+        let off = || {
+            let text = "transfers are off: device_id is -1 (also where shard_size is absent)";
+            Error::new(Status::Unsupported, text)
+        };
         if self.config.transfers { self.config.shape.ok_or_else(off) } else { Err(off()) }
     }
 
@@ -145,7 +148,10 @@ impl Store {
             None => Err(core.tasks.find(task)),
         });
         let cell = match found {
-            Ok(result) => return Ok(result),
+            Ok(result) => {
+                self.shared.consumed();
+                return Ok(result);
+            }
             Err(Found::Running(cell)) => cell,
             Err(Found::Finished | Found::Unknown) => return Err(unknown_task(task)),
         };
@@ -154,7 +160,9 @@ impl Store {
             let text = format!("task {task} has not finished in {limit_ms} ms");
             return Err(Error::new(Status::Retry, text));
         }
-        self.shared.read(|core| core.tasks.consume(task)).ok_or_else(|| unknown_task(task))
+        let result = self.shared.read(|core| core.tasks.consume(task));
+        self.shared.consumed();
+        result.ok_or_else(|| unknown_task(task))
     }
 
     /// Ends what has not started of a task.
@@ -171,6 +179,7 @@ impl Store {
     /// `NotFound`.
     pub fn forget(&self, task: u64) -> Result<(), Error> {
         let known = self.shared.read(|core| core.tasks.forget(task));
+        self.shared.consumed();
         if known { Ok(()) } else { Err(unknown_task(task)) }
     }
 

@@ -113,6 +113,7 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     for warning in &report.warnings {
         log::emit(Level::Warn, "KV1007", warning);
     }
+    warn_of_shared_sectors(&config, &report);
     let wish = Wish {
         engine: config.engine,
         direct: config.io_direct,
@@ -141,6 +142,23 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     }
     let threads = parking_lot::Mutex::new(Some(threads));
     Ok(Store { config, shared, report: facts, threads })
+}
+
+/// Blocks whose shards share sectors are written buffered, whatever io_direct says (R33).
+fn warn_of_shared_sectors(config: &Config, report: &StartupReport) {
+    let Some(shape) = config.shape.filter(|_| config.transfers) else { return };
+    for (path, found) in config.backends.iter().zip(&report.backends) {
+        let Ok(checked) = found else { continue };
+        let align = u64::from(checked.probed.offset_align.max(1));
+        if checked.probed.direct && shape.shard_bytes % align != 0 {
+            let text = format!(
+                "backend {path}: shard_size {} is no multiple of {align}: blocks are written \
+                 buffered and synced",
+                shape.shard_bytes
+            );
+            log::emit(Level::Warn, "KV1012", &text);
+        }
+    }
 }
 
 /// Who this store is, for the names of its temporaries.

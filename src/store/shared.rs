@@ -194,6 +194,16 @@ impl Shared {
         Ok(descriptor)
     }
 
+    /// A result was taken: the descriptor is not readable any more where that was the last one.
+    pub fn consumed(&self) {
+        let event = self.event.lock();
+        if let Some(event) = &*event
+            && !self.read(|core| core.tasks.has_unlisted())
+        {
+            let _was_readable = event.drain();
+        }
+    }
+
     /// Lists finished tasks, and makes the descriptor not readable once the list is empty.
     pub fn finished(&self, max: usize) -> Vec<u64> {
         let event = self.event.lock();

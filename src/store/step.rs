@@ -254,6 +254,8 @@ impl Core {
 
     fn marker_verdict(&mut self, lane: usize, then: Then, outcome: Outcome, now: Time) -> Verdict {
         let state = &mut self.lanes[lane];
+        // Until it is seen to be right again, nothing is created here on an older word.
+        state.marker_seen = None;
         let away = |text: String| {
             let cause = Cause::NotTheStorage(text);
             Verdict::Fail(Failure { step: error::Step::Verify, cause })

@@ -206,3 +206,22 @@ fn rule_10_words() {
     }
     report(problems);
 }
+
+#[test]
+fn every_message_is_in_the_docs() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/messages.md");
+    let docs = fs::read_to_string(path).unwrap();
+    let mut problems = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test()) {
+        for (at, line) in source.code() {
+            for part in line.split("\"KV").skip(1) {
+                let id: String = part.chars().take_while(char::is_ascii_digit).collect();
+                if id.len() == 4 && !docs.contains(&format!("KV{id}")) {
+                    problems
+                        .push(format!("{}:{at}: KV{id} is not in docs/messages.md", source.name()));
+                }
+            }
+        }
+    }
+    report(problems);
+}

@@ -10,6 +10,7 @@ use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 
 use super::refusal::Refusal;
 use crate::engine::buffers::{Buffer, Extent};
+use crate::posix::affinity;
 use crate::posix::aligned::{AlignedBuffer, PAGE_BYTES};
 
 /// Most submissions that wait in a ring; one entry takes them all.
@@ -260,6 +261,10 @@ fn raise_workers(uring: &IoUring, ops: u32) {
     let mut most = [ops, ops];
     // A kernel that has no such limit has more than enough of them.
     let _refused = uring.submitter().register_iowq_max_workers(&mut most);
+    // Left alone, they run wherever the process may, whatever its threads are pinned to (R57).
+    if let Ok(cores) = affinity::cpu_set() {
+        let _refused = uring.submitter().register_iowq_aff(&cores);
+    }
 }
 
 fn register_slab(uring: &IoUring, slab: Extent) -> Result<(), Error> {
