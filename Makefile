@@ -34,6 +34,7 @@ test: setup
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 
 include bench/Makefile
+bench-tools: setup
 
 clean:
 	rm -rf $(BUILD) target
