@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::core::Core;
 use super::open::Threads;
 use super::shared::Shared;
 use super::submit;
@@ -23,12 +24,19 @@ impl Threads {
         let clock = shared.clock.clone();
         let limit = config.close_timeout_ms;
         let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
-        shared.with(super::core::Core::begin_close);
+        shared.with(Core::begin_close);
         self.monitor.stop();
-        let mut quiet = shared.wait_quiet(left(&clock, deadline));
+        let mut quiet = shared.wait_quiet(left(&clock, deadline), Core::is_quiet);
         if quiet {
-            shared.with(super::core::Core::drop_all_blocks);
-            quiet = shared.wait_quiet(left(&clock, deadline));
+            shared.with(Core::drop_all_blocks);
+            quiet = shared.wait_quiet(left(&clock, deadline), Core::is_quiet);
+        }
+        // A creation that outlived its chain may still make a temporary, which then goes too. A
+        // part of the limit is left for threads to end.
+        let patience = left(&clock, deadline).map(|left| left - left / 4);
+        if quiet && shared.wait_quiet(patience, Core::creates_nothing) {
+            shared.with(Core::discard_leftovers);
+            quiet = shared.wait_quiet(left(&clock, deadline), Core::is_quiet);
         }
         if !quiet {
             shared.with(|core, now, fx| core.terminate_all(&submit::closed(), now, fx));
@@ -59,6 +67,7 @@ impl Threads {
             Err(Error::new(Status::Timeout, text))
         };
         log::emit(Level::Info, "KV1008", "closed");
+        drop(self.alive);
         drop(self.lease);
         result
     }

@@ -74,7 +74,9 @@ impl Core {
             let Some(other) = progress.and_then(|progress| progress.cached_elsewhere(lane)) else {
                 return false;
             };
-            if let Some(shards) = rewrite.take() {
+            // Only while the task owns the memory (R30).
+            let mine = rewrite.take().filter(|shards| self.tasks.runs(shards.task));
+            if let Some(shards) = mine {
                 self.write_again(id, shards, now, fx);
                 return true;
             }
@@ -144,6 +146,10 @@ impl Core {
         if let Some(progress) = self.blocks.live(&block, generation) {
             progress.commit = None;
             progress.mark(first, count, Shard::InFlight(id));
+        }
+        if let Some(task) = self.tasks.get_mut(task) {
+            // It is the task's again, and ends with it.
+            task.chains.push(id);
         }
         self.route(id, now, fx);
     }

@@ -292,6 +292,12 @@ impl Core {
         self.chains.is_empty()
     }
 
+    /// Nothing outlives its chain that may still make a temporary.
+    #[must_use]
+    pub fn creates_nothing(&self) -> bool {
+        self.attempts.values().all(|attempt| attempt.creates.is_none())
+    }
+
     /// A copy of the counters.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -92,13 +92,15 @@ impl Core {
                 // The window knows already; only the chain has to go on.
                 let failure = self.timed_out(&attempt);
                 self.free_slot(&attempt);
-                return self.go_on(id, attempt.lane, failure, Status::Timeout, now, fx);
+                self.go_on(id, attempt.lane, failure, Status::Timeout, now, fx);
+                return self.after_creation(&attempt, now, fx);
             }
             (_, Some(Pending::End(error))) => {
                 // Nothing was learned about the path: the attempt was cut short.
                 self.free_slot(&attempt);
                 self.chain_left(id, tag);
-                return self.end(id, Err(error), now, fx);
+                self.end(id, Err(error), now, fx);
+                return self.after_creation(&attempt, now, fx);
             }
         };
         match verdict {

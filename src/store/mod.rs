@@ -34,6 +34,7 @@ mod sweep;
 mod task;
 mod timing;
 mod types;
+mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

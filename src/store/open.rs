@@ -13,6 +13,7 @@ use super::report::Facts;
 use super::rules::Rules;
 use super::shared::{LaneSource, Shared};
 use super::supervisor::{Alarm, Supervisor, pin};
+use super::writer::{Alive, writer, writer_lives};
 use crate::clock::{Clock, Time};
 use crate::config::{Config, StartupPolicy};
 use crate::engine::aio::Workers;
@@ -41,6 +42,8 @@ pub struct Threads {
     pub(super) supervisor: Supervisor,
     pub(super) monitor: Arc<Monitor>,
     pub(super) breaker: Option<Arc<BreakerThread>>,
+    /// Its temporaries are a live writer's.
+    pub(super) alive: Alive,
     /// The log's thread lives at least as long.
     pub(super) lease: log::Lease,
 }
@@ -102,6 +105,7 @@ pub fn open(config: Config) -> Result<Store, Error> {
 fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     let clock = Clock::monotonic();
     let me = writer()?;
+    let alive = Alive::new(&me);
     let cores = Cores::new(&config);
     cores.warn();
     if let Err(error) = log::pin(&cores.store) {
@@ -131,14 +135,14 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     };
     let roots = report.backends.iter().map(|found| Some(found.as_ref().ok()?.root)).collect();
     let link = Arc::new(Link::new(&config, &me, &shared, roots));
-    let threads = start(&config, &shared, link, executor, unfinished, &cores, lease)?;
+    let threads = start(&config, &shared, link, executor, unfinished, &cores, (alive, lease))?;
     if let Some(breaker) = &threads.breaker
         && facts.breaker.set(Arc::clone(breaker)).is_err()
     {
         debug_assert!(false, "the breaker is made once");
     }
     if config.transfers {
-        shared.with(|core, now, fx| core.begin_sweep(me.clone(), host::alive, now, fx));
+        shared.with(|core, now, fx| core.begin_sweep(me.clone(), writer_lives, now, fx));
     }
     let threads = parking_lot::Mutex::new(Some(threads));
     Ok(Store { config, shared, report: facts, threads })
@@ -159,23 +163,6 @@ fn warn_of_shared_sectors(config: &Config, report: &StartupReport) {
             log::emit(Level::Warn, "KV1012", &text);
         }
     }
-}
-
-/// Who this store is, for the names of its temporaries.
-fn writer() -> Result<Writer, Error> {
-    let os = |error: std::io::Error| Error::new(Status::OsError, format!("random: {error}"));
-    let nonce = u64::from_le_bytes(host::random_bytes::<8>().map_err(os)?);
-    let identity = host::writer_identity();
-    // Without /proc nobody can tell whether this writer lives: a boot of 0 is nobody's (R46).
-    let (boot, pid_namespace, pid, started) = match identity {
-        None => (0, 0, 0, 0),
-        Some(found) => {
-            let boot: String = found.boot_id.chars().filter(char::is_ascii_hexdigit).collect();
-            let boot = boot.get(..16).and_then(|hex| u64::from_str_radix(hex, 16).ok());
-            (boot.unwrap_or(0), found.pid_namespace, found.pid, found.start)
-        }
-    };
-    Ok(Writer { boot, pid_namespace, pid, started, nonce })
 }
 
 /// Checks the backends on a library thread, so that open_timeout_ms can end the wait (R10).
@@ -326,7 +313,7 @@ fn start(
     executor: Executor,
     unfinished: Unfinished,
     cores: &Cores,
-    lease: log::Lease,
+    (alive, lease): (Alive, log::Lease),
 ) -> Result<Threads, Error> {
     let clock = &shared.clock;
     let rule = Rule { window: config.health.window, threshold: config.health.threshold };
@@ -373,5 +360,5 @@ fn start(
             breaker.wake();
         }
     }));
-    Ok(Threads { supervisor, monitor, breaker, lease })
+    Ok(Threads { supervisor, monitor, breaker, alive, lease })
 }

@@ -1,12 +1,14 @@
 //! Outcomes into windows, and what a change of a backend's state asks for (R20–R22, R25, R36).
 
+use super::attempt::Attempt;
 use super::chain::Place;
 use super::core::Core;
 use super::effects::Effects;
 use super::types::BlockId;
 use crate::clock::Time;
+use crate::engine::{Outcome, Tag};
 use crate::error::Failure;
-use crate::health::class::Operation;
+use crate::health::class::{self, Context, Operation};
 use crate::health::state::{self, BackendState, Blame, Transition, Why};
 use crate::log::Level;
 
@@ -72,5 +74,71 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// An abandoned op has returned (R29): its outcome changes no data and no task.
+    pub(super) fn late(
+        &mut self,
+        tag: Tag,
+        attempt: Attempt,
+        outcome: &Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        self.stats.late_results += 1;
+        self.free_slot(&attempt);
+        fx.wake_class(attempt.lane, attempt.class);
+        if let Some(chain) = attempt.chain.and_then(|id| self.chains.get_mut(&id)) {
+            chain.in_kernel.remove(&tag);
+        }
+        let Some(epoch) = attempt.abandoned else { return };
+        let recorded = match self.counted(&attempt, outcome) {
+            None => Some(state::Outcome::LateSuccess),
+            Some(Some(failure)) => Some(state::Outcome::LateFailure {
+                block: Some(attempt.block.0),
+                timed_out_at: epoch,
+                blame: state::Blame::new(attempt.operation(), &failure),
+            }),
+            Some(None) => None,
+        };
+        if let Some(outcome) = recorded {
+            self.record(attempt.lane, outcome, now, fx);
+        }
+        self.after_creation(&attempt, now, fx);
+    }
+
+    /// `None`: a success. `Some(None)`: says nothing about the path.
+    fn counted(&self, attempt: &Attempt, outcome: &Outcome) -> Option<Option<Failure>> {
+        let failure = match outcome {
+            Ok(crate::engine::Done::Infos(_, Some(failure))) | Err(failure) => failure,
+            Ok(_) => return None,
+        };
+        if attempt.expects(failure) {
+            return Some(None);
+        }
+        let context = Context::new(attempt.operation(), self.rules.scope);
+        Some(class::classify(failure, context).counts().then(|| failure.clone()))
+    }
+
+    /// An attempt whose chain ended without it has come back within its limit: recorded as what it
+    /// was (R28).
+    pub(super) fn watched(
+        &mut self,
+        attempt: &Attempt,
+        outcome: &Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        self.free_slot(attempt);
+        fx.wake_class(attempt.lane, attempt.class);
+        match self.counted(attempt, outcome) {
+            None => self.record_success(attempt.lane, now, fx),
+            Some(Some(failure)) => {
+                let (lane, block) = (attempt.lane, attempt.block);
+                self.record_failure(lane, block, attempt.operation(), &failure, now, fx);
+            }
+            Some(None) => {}
+        }
+        self.after_creation(attempt, now, fx);
     }
 }

@@ -153,11 +153,11 @@ impl Shared {
         }
     }
 
-    /// Waits until the closing core has nothing left to do; `false`: `limit` passed first.
-    pub fn wait_quiet(&self, limit: Option<Duration>) -> bool {
+    /// Waits until `is_quiet` holds of the closing core; `false`: `limit` passed first.
+    pub fn wait_quiet(&self, limit: Option<Duration>, is_quiet: fn(&Core) -> bool) -> bool {
         let deadline = limit.map(|limit| self.clock.now().plus(limit));
         loop {
-            if self.read(|core| core.is_quiet()) {
+            if self.read(|core| is_quiet(core)) {
                 return true;
             }
             let mut quiet = self.quiet.lock();

@@ -9,8 +9,8 @@ use super::types::BlockId;
 use crate::clock::Time;
 use crate::engine::Entry;
 
-/// Tells whether a process of this host runs: (pid, start time).
-pub type Alive = fn(u32, u64) -> bool;
+/// Tells whether a writer of this boot and pid namespace may still write.
+pub type Alive = fn(&Writer) -> bool;
 
 /// A sweep under way.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Core {
             Temporary::Ours(writer) => {
                 let me = &sweep.me;
                 let here = writer.boot == me.boot && writer.pid_namespace == me.pid_namespace;
-                if here { !(sweep.alive)(writer.pid, writer.started) } else { old }
+                if here { !(sweep.alive)(&writer) } else { old }
             }
         }
     }

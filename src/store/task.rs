@@ -103,6 +103,12 @@ impl Tasks {
         self.running.get_mut(&handle)
     }
 
+    /// It is not finished.
+    #[must_use]
+    pub fn runs(&self, handle: u64) -> bool {
+        self.running.contains_key(&handle)
+    }
+
     /// All unfinished tasks, oldest first.
     pub fn running(&self) -> impl Iterator<Item = (u64, &Task)> {
         self.running.iter().map(|(handle, task)| (*handle, task))

@@ -9,10 +9,9 @@ use super::core::Core;
 use super::effects::Effects;
 use crate::clock::Time;
 use crate::config::FailureScope;
-use crate::engine::{Outcome, Tag};
+use crate::engine::Tag;
 use crate::error::{Error, Failure, Status, Step};
-use crate::health::class::{self, Context, Operation};
-use crate::health::state;
+use crate::health::class::Operation;
 use crate::log::Level;
 
 /// A judge that wakes this much later than armed has slept (SIGSTOP, a paused VM), and so have the
@@ -38,7 +37,20 @@ impl Attempt {
         }
     }
 
-    fn operation(&self) -> Operation {
+    /// An answer that a path in good order gives too: the name is taken, or gone, or a call that a
+    /// file system need not have is refused. A running attempt goes on to its next step then.
+    pub(super) fn expects(&self, failure: &Failure) -> bool {
+        use super::step::Step as S;
+        let Some(errno) = failure.os() else { return false };
+        match (&self.step, errno) {
+            (S::Marker(_), _) => false,
+            (_, libc::ENOENT | libc::EEXIST) => true,
+            (S::Rename { replace: false }, libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => true,
+            _ => false,
+        }
+    }
+
+    pub(super) fn operation(&self) -> Operation {
         match self.class {
             Class::Load => Operation::Load,
             Class::Dump => Operation::Dump,
@@ -62,7 +74,10 @@ impl Core {
         self.judge_attempts(now, fx);
         self.judge_waiters(now, fx);
         self.judge_blocks(now, fx);
-        self.armed = self.next_limit();
+        let next = self.next_limit();
+        debug_assert!(next.is_none_or(|next| next > now), "what is due was not ended");
+        // A moment that has passed already says nothing about how long anybody slept.
+        self.armed = next.map(|next| next.max(now));
         self.note_quiet(fx);
         self.armed
     }
@@ -197,14 +212,21 @@ impl Core {
     fn judge_waiters(&mut self, now: Time, fx: &mut Effects) {
         let over = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
         let due = self.tasks.running().filter(|(_, task)| over(task.deadline));
-        let tasks: Vec<(u64, Vec<ChainId>)> =
-            due.map(|(handle, task)| (handle, task.chains.clone())).collect();
-        for (handle, chains) in tasks {
+        let due: Vec<u64> = due.map(|(handle, _)| handle).collect();
+        for handle in due {
             let error = self.limit_error("task");
-            for id in chains {
+            // First what waits, so that nothing of it is begun anew by what ends next.
+            self.leave_commits(handle, &error, fx);
+            // Asked only now: ending another task may have begun something for this one.
+            let chains = self.tasks.get_mut(handle).map(|task| task.chains.clone());
+            for id in chains.unwrap_or_default() {
                 self.terminate(id, error.clone(), now, fx);
             }
             self.leave_commits(handle, &error, fx);
+            // What is left of it ends when a worker leaves its memory (R32): not a matter of time.
+            if let Some(task) = self.tasks.get_mut(handle) {
+                task.deadline = None;
+            }
         }
         let due = self.calls.iter().filter(|(_, call)| call.open > 0 && over(call.deadline));
         let calls: Vec<(u64, Vec<ChainId>)> =
@@ -237,6 +259,12 @@ impl Core {
         let mine = |w: &Waiter| matches!(w, Waiter::Task { task, .. } if *task == handle);
         let mut left = Vec::new();
         for chain in self.chains.values_mut() {
+            if let Work::Commit { rewrite, .. } = &mut chain.work
+                && rewrite.as_ref().is_some_and(|shards| shards.task == handle)
+            {
+                // The memory is the caller's again (R30): it is not written from any more.
+                *rewrite = None;
+            }
             let (Work::Commit { waiters, .. } | Work::Dump { also: waiters, .. }) = &mut chain.work
             else {
                 continue;
@@ -302,69 +330,6 @@ impl Core {
         for id in all {
             self.terminate(id, error.clone(), now, fx);
         }
-    }
-
-    /// An abandoned op has returned (R29): its outcome changes no data and no task.
-    pub(super) fn late(
-        &mut self,
-        tag: Tag,
-        attempt: Attempt,
-        outcome: &Outcome,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        self.stats.late_results += 1;
-        self.free_slot(&attempt);
-        fx.wake_class(attempt.lane, attempt.class);
-        if let Some(chain) = attempt.chain.and_then(|id| self.chains.get_mut(&id)) {
-            chain.in_kernel.remove(&tag);
-        }
-        let Some(epoch) = attempt.abandoned else { return };
-        let recorded = match self.counted(&attempt, outcome) {
-            None => Some(state::Outcome::LateSuccess),
-            Some(Some(failure)) => Some(state::Outcome::LateFailure {
-                block: Some(attempt.block.0),
-                timed_out_at: epoch,
-                blame: state::Blame::new(attempt.operation(), &failure),
-            }),
-            Some(None) => None,
-        };
-        if let Some(outcome) = recorded {
-            self.record(attempt.lane, outcome, now, fx);
-        }
-        self.after_creation(&attempt, now, fx);
-    }
-
-    /// `None`: a success. `Some(None)`: says nothing about the path.
-    fn counted(&self, attempt: &Attempt, outcome: &Outcome) -> Option<Option<Failure>> {
-        let failure = match outcome {
-            Ok(crate::engine::Done::Infos(_, Some(failure))) | Err(failure) => failure,
-            Ok(_) => return None,
-        };
-        let context = Context::new(attempt.operation(), self.rules.scope);
-        Some(class::classify(failure, context).counts().then(|| failure.clone()))
-    }
-
-    /// An attempt whose chain ended without it has come back within its limit: recorded as what it
-    /// was (R28).
-    pub(super) fn watched(
-        &mut self,
-        attempt: &Attempt,
-        outcome: &Outcome,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        self.free_slot(attempt);
-        fx.wake_class(attempt.lane, attempt.class);
-        match self.counted(attempt, outcome) {
-            None => self.record_success(attempt.lane, now, fx),
-            Some(Some(failure)) => {
-                let (lane, block) = (attempt.lane, attempt.block);
-                self.record_failure(lane, block, attempt.operation(), &failure, now, fx);
-            }
-            Some(None) => {}
-        }
-        self.after_creation(attempt, now, fx);
     }
 
     /// Ends what has not started of a task (R26).
