@@ -104,8 +104,8 @@ mutant health/state.rs window.one_unreadable_block_excludes_nothing \
     's/self\.params\.one_bad_block \&\& /false \&\& /' 'one bad block excludes'
 mutant health/class.rs window.a_full_disk_excludes_nothing \
     's/self == Class::Path$/matches!(self, Class::Path | Class::Capacity)/' 'a full disk excludes'
-mutant health/class.rs route.not_found_is_neither_tried_again_nor_counted \
-    's/if errno == libc::ENOENT \&\& context\.operation\.misses() {/if false {/' \
+mutant store/step.rs route.not_found_is_neither_tried_again_nor_counted \
+    's/is_missing(&failure) => not_found(),/is_missing(\&failure) => Verdict::Fail(Failure::errno(error::Step::Open, libc::EIO)),/' \
     'not-found is a failure'
 mutant health/executor.rs recovery.a_timed_out_probe_is_replaced \
     's/return Err(NoResult::TimedOut);/deadline = deadline.plus(OVERSLEPT);/' \

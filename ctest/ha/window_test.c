@@ -110,17 +110,49 @@ static batch_t *excluded_by_a_hang(rig_t *rig)
     return block;
 }
 
-/* R22, R29: a late success changes nothing. */
+/* R22, R29: a late success changes nothing. A lookup: a load that was given up has nothing to succeed
+ * with. */
 CASE(a_late_success_restores_nothing)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 1, .threshold = 1,
-                                   .timeout_ms = 400});
-    excluded_by_a_hang(&rig);
+                                   .extra = ", \"lookup_timeout_ms\": 400"});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "lookup,getattr %s always hang", file_of(block));
+    CHECK(present(rig.store, id_of(block)));
     check_health(&rig, 0, KVPATH_BACKEND_EXCLUDED, 1, 1);
+    heal(&rig, 0);
     release(&rig, 0);
     wait_late_results(&rig, 1);
     check_health(&rig, 0, KVPATH_BACKEND_EXCLUDED, 1, 1);
+    rig_stop(&rig);
+}
+
+/* R22, R42: a rename or removal that another path has done meanwhile finds nothing any more, late;
+ * that is no failure of its own path. */
+CASE(a_late_twin_is_no_failure)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1,
+                                   .timeout_ms = 800});
+    batch_t *block = block_on(&rig, 0, 0);
+    fault(&rig, 0, "rename data/* count=1 hang");
+    CHECK_OK(dump(rig.store, block->shards, block->count));
+    wait_state(&rig, 0, KVPATH_BACKEND_EXCLUDED);
+    kvpath_backend_health_t before = health_of(&rig, 0);
+    release(&rig, 0);
+    wait_late_results(&rig, 1);
+    check_health(&rig, 0, KVPATH_BACKEND_EXCLUDED, (int)before.samples, 1);
+    CHECK_OK(kvpath_backend_set(rig.store, rig.path[0], KVPATH_BACKEND_SET_IN));
+    fault(&rig, 0, "unlink data/* count=1 hang");
+    CHECK_OK(kvpath_remove(rig.store, id_of(block), 1));
+    CHECK_OK(kvpath_backend_set(rig.store, rig.path[0], KVPATH_BACKEND_SET_AUTO));
+    before = health_of(&rig, 0);
+    CHECK_EQ(before.state, KVPATH_BACKEND_EXCLUDED);
+    release(&rig, 0);
+    wait_late_results(&rig, 2);
+    check_health(&rig, 0, KVPATH_BACKEND_EXCLUDED, (int)before.samples, (int)before.failures);
     rig_stop(&rig);
 }
 
