@@ -206,7 +206,7 @@ CASE(a_generation_with_hung_writes_is_never_committed)
     CHECK_OK(dump(rig.store, &block->shards[0], 1));
     check_other_bytes(&rig, block);
     for (int at = 0; at < 2; at++) release(&rig, at);
-    wait_late_results(&rig, 2);
+    wait_at_rest(&rig);
     check_other_bytes(&rig, block);
     rig_stop(&rig);
     check_other_bytes(&rig, block);

@@ -128,7 +128,7 @@ mutant store/timing.rs sleep.five_seconds_stopped_exclude_nothing \
     's/if slept > OVERSLEPT {/if false {/' 'a judge that slept judges at once'
 mutant store/backend.rs bulkhead.too_many_abandoned_fail_at_once \
     's/self\.abandoned > 2 \* self\.slots\.transfers/false/' 'any number may be abandoned'
-mutant store/flow.rs bulkhead.the_queue_of_an_excluded_backend_moves \
+mutant store/outcome.rs bulkhead.the_queue_of_an_excluded_backend_moves \
     's/for id in self\.lanes\[lane\]\.drain() {/for id in Vec::<ChainId>::new() {/' \
     'the queue of an excluded backend stays'
 
@@ -138,9 +138,9 @@ mutant store/blocks.rs isolation.a_generation_with_hung_writes_is_never_committe
 mutant store/flow.rs isolation.a_generation_with_hung_writes_is_never_committed \
     's/let close = chain\.vanished || .*/let close = chain.vanished;/' \
     'a generation with a hung write goes on'
-mutant store/commit.rs isolation.a_late_create_is_not_renamed_over_the_block \
+mutant store/commit.rs time.a_dump_has_time_for_its_commit \
     's/let hung = if hangs .*/let hung = if hangs { 0 } else { 0 };/' \
-    'a commit goes where the create hangs'
+    'a commit goes where a write hangs'
 mutant store/blocks.rs route.a_failed_commit_goes_to_the_next_backend \
     's/if \*other != lane => Some(\*other),/if *other != lane \&\& *other > 64 => Some(*other),/' \
     'what only another cache holds is committed'

@@ -147,6 +147,12 @@ static bool has_health_threads(void *nothing)
     return threads_named("ucm_health_pmon") == 1 && threads_named("ucm_health_mon") == 1;
 }
 
+static bool has_only_named_threads(void *before)
+{
+    size_t named = threads_named("ucm_*") + threads_named("iou-*");
+    return thread_count() == named + *(size_t *)before;
+}
+
 /* R57, R74: names, and nothing left after close, with every kind of thread made. */
 CASE(threads_are_named_and_gone_after_close)
 {
