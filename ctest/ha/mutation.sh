@@ -129,7 +129,7 @@ mutant store/timing.rs sleep.five_seconds_stopped_exclude_nothing \
 mutant store/backend.rs bulkhead.too_many_abandoned_fail_at_once \
     's/self\.abandoned > 2 \* self\.slots\.transfers/false/' 'any number may be abandoned'
 mutant store/outcome.rs bulkhead.the_queue_of_an_excluded_backend_moves \
-    's/for id in self\.lanes\[lane\]\.drain() {/for id in Vec::<ChainId>::new() {/' \
+    's/for id in self\.lanes\[lane\]\.drain() {/for id in Vec::<super::chain::ChainId>::new() {/' \
     'the queue of an excluded backend stays'
 
 # ---- commit: R5, R24, R41, R42 ----
