@@ -154,7 +154,7 @@ mutant engine/psync/read.rs isolation.a_late_read_does_not_touch_the_callers_mem
 mutant engine/psync/write.rs isolation.no_piece_is_written_after_the_task \
     '/fn fetch/,/^    }/s/if transfer\.isolated \&\& !self\.op\.gate\.[a-z]*() {/if false {/' \
     'a late write reads from the caller'
-mutant engine/psync.rs isolation.a_late_create_harms_no_later_dump \
+mutant engine/psync.rs isolation.a_late_read_does_not_touch_the_callers_memory \
     's/if self\.op\.gate\.revoked() {/if false {/' 'a step after the attempt was given up'
 
 echo "$flipped guards flipped, $noticed noticed, $problems problems"
