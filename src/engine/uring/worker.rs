@@ -290,12 +290,19 @@ impl Worker {
         self.ring.make_room(CHAIN_MAX);
         let mut chain = std::mem::take(&mut self.chain);
         let count = chain.len();
+        let mut writes = false;
         if let (Some(job), Some((last, ..))) = (self.table.get(id), chain.last()) {
             job.last = *last;
             job.results = Default::default();
+            writes = matches!(job.op.kind, OpKind::Write(_));
         }
         for (at, (part, entry, quiet)) in chain.drain(..).enumerate() {
             let mut flags = squeue::Flags::empty();
+            if writes && part == Part::Move {
+                // An extending direct write may hang in the submitting call itself (FUSE, NFS), and
+                // with it the whole lane (R36); a local file system sends it to a worker anyway.
+                flags |= squeue::Flags::ASYNC;
+            }
             if at + 1 < count {
                 flags |= squeue::Flags::IO_HARDLINK;
                 if quiet && at > 0 {
