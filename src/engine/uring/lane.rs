@@ -1,6 +1,7 @@
 //! What the rings and the pool of one lane share: limits, buffers, who sleeps, which threads there
 //! are, and the ops on their way from a ring to the pool.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -41,6 +42,11 @@ const AWAKE: u8 = 3;
 const ASLEEP: u8 = 4;
 /// It must look once more.
 const TOLD: u8 = 5;
+
+thread_local! {
+    /// Which ring of which lane this thread is: the lane's address and the number.
+    static OWN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+}
 
 /// One ring's place in the lane.
 #[derive(Debug, Default)]
@@ -138,8 +144,15 @@ impl Lane {
         if self.without_ring() {
             self.wake_pool(jobs);
         } else {
-            self.rouse(0);
+            self.rouse(self.own_number().unwrap_or(0));
         }
+    }
+
+    /// The calling thread's ring, if it is one of this lane: it looks for work itself after what it
+    /// is doing, and need wake nobody for what comes of that.
+    fn own_number(&self) -> Option<usize> {
+        let (lane, number) = OWN.get();
+        (lane == std::ptr::from_ref(self).addr()).then_some(number)
     }
 
     pub(super) fn wake_pool(&self, jobs: usize) {
@@ -187,6 +200,7 @@ impl Lane {
 
     /// A ring's thread begins.
     pub(super) fn take_seat(&self, number: usize, event: Arc<OwnedFd>) {
+        OWN.set((std::ptr::from_ref(self).addr(), number));
         *self.seats[number].event.lock() = Some(event);
         self.seats[number].state.store(AWAKE, Ordering::Release);
     }

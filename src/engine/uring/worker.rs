@@ -26,12 +26,13 @@ use crate::posix::eventfd;
 pub(super) const CHAIN_MAX: usize = 6;
 /// Ops that a ring starts before it enters, while it is its thread that limits the lane.
 const SHARE: usize = 2;
-/// Writes that one ring takes before it leaves others to the next.
-const PART_MIN: usize = 4;
+/// Writes that are copied before they are handed over together: a copy takes as long as the device
+/// needs for several of them, and a call much less.
+const COPIES: usize = 4;
 /// Completions waited for at once: this part of what is in flight.
 const BATCH_PART: usize = 4;
 /// And no more than these.
-const BATCH_MAX: usize = 16;
+const BATCH_MAX: usize = 8;
 /// Ops that were given up and are still in the kernel, as multiples of those in flight: more are
 /// refused above (R36).
 const ABANDONED_FACTOR: usize = 2;
@@ -45,6 +46,8 @@ pub(super) struct Worker {
     pub(super) table: Table,
     pub(super) pressure: Pressure,
     number: usize,
+    /// Writes that were copied and not handed over yet.
+    pub(super) copied: usize,
     /// A buffer for the next transfer.
     spare: Option<Buffer>,
     /// The chain that is being made.
@@ -54,8 +57,6 @@ pub(super) struct Worker {
     unwatched: bool,
     /// More may be pulled than was.
     more: bool,
-    /// The op pulled last was a write.
-    writes: bool,
 }
 
 /// What a ring of this lane is made for.
@@ -95,12 +96,12 @@ fn run(lane: Arc<Lane>, number: usize, ring: Ring, event: Arc<OwnedFd>) {
         table,
         pressure: Pressure::new(lane.clock.clone()),
         number,
+        copied: 0,
         spare: None,
         chain: Vec::new(),
         harvested: Vec::new(),
         unwatched: true,
         more: false,
-        writes: false,
     };
     let panicked = std::panic::catch_unwind(AssertUnwindSafe(|| worker.live(&event)));
     match panicked {
@@ -171,9 +172,6 @@ impl Worker {
                 self.more = true;
                 return self.lane.rouse(self.number + 1);
             }
-            if self.writes && self.has_its_part() {
-                return self.lane.rouse(self.number + 1);
-            }
             let lane = Arc::clone(&self.lane);
             let armed = self.arm();
             let want = if armed { Want::Any } else { Want::Metadata };
@@ -195,17 +193,8 @@ impl Worker {
                 left = left.min(SHARE);
             }
             left = left.saturating_sub(1);
-            self.writes = matches!(op.kind, OpKind::Write(_));
             self.start(op);
         }
-    }
-
-    /// Creating and extending files is work that the kernel does on its workers, one of a ring's at
-    /// a time: with many writes each ring takes its part.
-    fn has_its_part(&self) -> bool {
-        let rings = self.lane.rings();
-        let part = self.lane.ledger.in_flight().div_ceil(rings).max(PART_MIN);
-        self.number + 1 < rings && self.table.busy() >= part
     }
 
     /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is
@@ -248,14 +237,24 @@ impl Worker {
 
     /// Takes what has completed to its end. Says whether there was anything.
     fn harvest(&mut self) -> bool {
+        self.copied = 0;
         let mut harvested = std::mem::take(&mut self.harvested);
         self.ring.harvest(&mut harvested);
         let any = !harvested.is_empty();
         for completion in harvested.drain(..) {
             self.completed(completion);
+            if self.copied >= COPIES {
+                self.flush();
+            }
         }
         self.harvested = harvested;
         any
+    }
+
+    /// Hands over what is queued, so that it does not wait for further copies.
+    fn flush(&mut self) {
+        self.copied = 0;
+        self.ring.enter(Wait::No);
     }
 
     fn completed(&mut self, completion: Completion) {

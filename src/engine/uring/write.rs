@@ -124,6 +124,7 @@ impl Worker {
         if !gate.leave() {
             return self.end(id, Ending::Report(Err(given_up(Step::Write))));
         }
+        self.copied += 1;
         self.write_chain(id, bytes, last);
     }
 
