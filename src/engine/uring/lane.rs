@@ -125,10 +125,6 @@ impl Lane {
         }
     }
 
-    pub(super) fn rings(&self) -> usize {
-        self.seats.len()
-    }
-
     pub(super) fn stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
