@@ -8,8 +8,9 @@
 //!
 //! `ledger.rs` who is in flight · `lane.rs` what rings and pool share · `worker.rs` the thread of a
 //! ring · `read.rs`, `write.rs`, `names.rs` the chains · `table.rs` ops by slot and generation ·
-//! `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
+//! `habit.rs` what may begin on a ring's thread · `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
 
+mod habit;
 mod handover;
 mod lane;
 mod ledger;
@@ -28,7 +29,7 @@ use std::time::Duration;
 use super::buffers::Buffer;
 use super::pool::{Pool, Ran, Spread};
 use super::psync::Blocking;
-use super::{Engine, EngineKind, EngineParams, Op, Source, Tag, host};
+use super::{Engine, EngineKind, EngineParams, Op, OpKind, Source, Tag, host};
 use handover::PoolSource;
 use lane::Lane;
 pub use refusal::Refusal;
@@ -66,9 +67,16 @@ impl UringEngine {
         let weak = Arc::downgrade(&lane);
         let blocking = Blocking::new(Arc::clone(&lane.buffers));
         let run = Box::new(move |op: Op, _: &mut Option<Buffer>| {
-            let brought = weak.upgrade().and_then(|lane| lane.take_baggage(op.tag));
+            let lane = weak.upgrade();
+            let brought = lane.as_ref().and_then(|lane| lane.take_baggage(op.tag));
             let mut brought = brought.unwrap_or_default();
-            Ran::Ended(blocking.run(&op, &mut brought.buffer, brought.tried))
+            let outcome = blocking.run(&op, &mut brought.buffer, brought.tried);
+            if let (true, Some(lane), OpKind::Read(transfer) | OpKind::Write(transfer)) =
+                (brought.learns, lane, &op.kind)
+            {
+                lane.habit.learn(&transfer.path, outcome.is_ok());
+            }
+            Ran::Ended(outcome)
         });
         let source = Arc::new(PoolSource(Arc::downgrade(&lane)));
         let pool = Pool::new(params, source, None, run, Spread::Full);
@@ -109,6 +117,7 @@ impl Engine for UringEngine {
     }
 
     fn abandon(&self, tag: Tag) {
+        self.lane.habit.forget();
         self.pool.abandon(tag);
         let missed = self.lane.ledger.abandon(tag);
         self.lane.tell(missed);

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::habit::Habit;
 use super::ledger::{Ledger, Missed};
 use super::refusal::Refusal;
 use crate::clock::{Clock, Time};
@@ -61,6 +62,8 @@ struct Seat {
 pub(super) struct Baggage {
     pub(super) buffer: Option<Buffer>,
     pub(super) tried: Tried,
+    /// The worker looks what kind of file system it is.
+    pub(super) learns: bool,
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +88,7 @@ pub(super) struct Lane {
     pub(super) clock: Clock,
     /// The file system refused to reserve space: it is not asked again.
     pub(super) no_reserve: AtomicBool,
+    pub(super) habit: Habit,
     /// A ring could not pull for want of a buffer.
     pub(super) starved: AtomicBool,
     pool: OnceLock<Arc<Pool>>,
@@ -107,6 +111,7 @@ impl Lane {
             buffers,
             clock: Clock::monotonic(),
             no_reserve: AtomicBool::new(false),
+            habit: Habit::default(),
             starved: AtomicBool::new(false),
             pool: OnceLock::new(),
             seats: (0..cores.min(RINGS_MAX)).map(|_| Seat::default()).collect(),

@@ -89,6 +89,8 @@ pub(super) enum Ending {
     Report(Outcome),
     /// Run again, from its start, by a worker of the pool.
     HandOver(Tried),
+    /// The same; the worker looks what kind of file system it is.
+    Learn,
 }
 
 /// One op and what the kernel uses of it.

@@ -168,7 +168,7 @@ impl Worker {
         let mut left = usize::MAX;
         self.more = false;
         while !self.table.full() && !self.lane.stopping() {
-            if left == 0 {
+            if left == 0 && self.table.busy() >= SHARE {
                 self.more = true;
                 return self.lane.rouse(self.number + 1);
             }
@@ -226,6 +226,9 @@ impl Worker {
         let id = self.table.insert(Job::new(op, buffer));
         let Some(job) = self.table.get(id) else { return };
         match &job.op.kind {
+            OpKind::Read(_) | OpKind::Write(_) if self.lane.habit.asks() => {
+                self.end(id, Ending::Learn);
+            }
             OpKind::Read(_) => self.start_read(id),
             OpKind::Write(_) => self.start_write(id),
             OpKind::Rename { .. } | OpKind::Unlink { .. } | OpKind::Stat { .. } => {
@@ -295,11 +298,11 @@ impl Worker {
             job.results = Default::default();
             writes = matches!(job.op.kind, OpKind::Write(_));
         }
+        let away = if self.lane.habit.local() { 0 } else { squeue::Flags::ASYNC.bits() };
         for (at, (part, entry, quiet)) in chain.drain(..).enumerate() {
-            let mut flags = squeue::Flags::empty();
+            let mut flags = squeue::Flags::from_bits_retain(away);
             if writes && part == Part::Move {
-                // An extending direct write may hang in the submitting call itself (FUSE, NFS), and
-                // with it the whole lane (R36); a local file system sends it to a worker anyway.
+                // A local file system, too, sends an extending direct write to a worker.
                 flags |= squeue::Flags::ASYNC;
             }
             if at + 1 < count {
@@ -348,7 +351,11 @@ impl Worker {
         let revoked = job.inside && !job.op.gate.leave();
         match ending {
             Some(Ending::HandOver(tried)) if !revoked => {
-                self.lane.hand_over(job.op, Baggage { buffer: job.buffer, tried });
+                self.lane.hand_over(job.op, Baggage { buffer: job.buffer, tried, learns: false });
+            }
+            Some(Ending::Learn) => {
+                let (buffer, tried) = (job.buffer, Tried::default());
+                self.lane.hand_over(job.op, Baggage { buffer, tried, learns: true });
             }
             Some(Ending::Report(outcome)) => self.report(job, outcome),
             Some(Ending::HandOver(_)) | None => {

@@ -1,0 +1,83 @@
+//! Whether the lane's file system keeps its word that a call which must not wait does not.
+//!
+//! The kernel tries reads and writes at once on the submitting thread and leaves to its workers what
+//! would wait. FUSE waits there all the same (a direct write that extends its file), and a ring's
+//! thread that hangs stops its whole lane. So every chain is left to the kernel's workers, until a
+//! worker of the pool has run one transfer and seen that the file system is a local one. What was
+//! seen holds until an op is given up.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use crate::posix::file;
+
+/// Nobody has asked.
+const UNKNOWN: u8 = 0;
+/// A worker is asking.
+const ASKING: u8 = 1;
+/// It is a local one.
+const LOCAL: u8 = 2;
+/// It is another one.
+const OTHER: u8 = 3;
+
+/// See the module's text. Shared by the lane's rings and workers.
+#[derive(Debug, Default)]
+pub(super) struct Habit(AtomicU8);
+
+impl Habit {
+    /// Chains may begin on the ring's thread.
+    pub(super) fn local(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == LOCAL
+    }
+
+    /// Whether the caller's op is the one by which to learn.
+    pub(super) fn asks(&self) -> bool {
+        let success = Ordering::AcqRel;
+        self.0.load(Ordering::Relaxed) == UNKNOWN
+            && self.0.compare_exchange(UNKNOWN, ASKING, success, Ordering::Relaxed).is_ok()
+    }
+
+    /// The op by which to learn has moved the bytes of this file, or has failed.
+    pub(super) fn learn(&self, path: &CStr, moved: bool) {
+        let seen = match moved {
+            false => UNKNOWN,
+            true => match file::is_on_local_file_system(path) {
+                Ok(true) => LOCAL,
+                Ok(false) => OTHER,
+                Err(_) => UNKNOWN,
+            },
+        };
+        // An op that was given up meanwhile has the last word.
+        let _forgotten = self.0.compare_exchange(ASKING, seen, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// An op was given up: what is mounted there may be something else by now.
+    pub(super) fn forget(&self) {
+        self.0.store(UNKNOWN, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_op_asks_and_what_it_saw_holds_until_an_op_is_given_up() {
+        let habit = Habit::default();
+        assert!(habit.asks() && !habit.asks() && !habit.local());
+        habit.learn(c"/dev/shm", false);
+        assert!(habit.asks(), "a failure tells nothing");
+        habit.learn(c"/proc/self/status", true);
+        assert!(!habit.asks() && !habit.local());
+        habit.forget();
+        let path = std::ffi::CString::new(file!()).unwrap();
+        assert!(habit.asks());
+        habit.learn(&path, true);
+        habit.forget();
+        assert!(!habit.local());
+        assert!(habit.asks());
+        habit.forget();
+        habit.learn(&path, true);
+        assert!(!habit.local(), "it was forgotten while somebody asked");
+    }
+}
