@@ -8,7 +8,8 @@
 //!
 //! `ledger.rs` who is in flight · `lane.rs` what rings and pool share · `worker.rs` the thread of a
 //! ring · `read.rs`, `write.rs`, `names.rs` the chains · `table.rs` ops by slot and generation ·
-//! `habit.rs` what may begin on a ring's thread · `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
+//! `habit.rs` what may begin on a ring's thread ·
+//! `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
 
 mod habit;
 mod handover;

@@ -1,10 +1,10 @@
 //! Whether the lane's file system keeps its word that a call which must not wait does not.
 //!
-//! The kernel tries reads and writes at once on the submitting thread and leaves to its workers what
-//! would wait. FUSE waits there all the same (a direct write that extends its file), and a ring's
-//! thread that hangs stops its whole lane. So every chain is left to the kernel's workers, until a
-//! worker of the pool has run one transfer and seen that the file system is a local one. What was
-//! seen holds until an op is given up.
+//! The kernel tries reads and writes at once on the submitting thread, and leaves to its workers
+//! what would wait. FUSE waits there all the same (a direct write that extends its file), and a
+//! ring's thread that hangs stops its whole lane. So every chain is left to the kernel's workers,
+//! until a worker of the pool has run one transfer and seen that the file system is a local one.
+//! What was seen holds until an op is given up.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
