@@ -302,16 +302,28 @@ pub fn stat_follow(path: &CStr) -> Result<Info, i32> {
     statx(libc::AT_FDCWD, path, 0, WHOLE)
 }
 
-/// File systems of this host's own devices and memory: ext2 to ext4, xfs, btrfs, tmpfs, f2fs.
-const LOCAL: [i64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0xf2f5_2010];
+/// What a file system keeps its files on, as far as its kind tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Medium {
+    /// A device of this host: ext2 to ext4, xfs, btrfs, f2fs.
+    Device,
+    /// This host's memory: tmpfs.
+    Memory,
+    /// Anything else: the network, another process, another file system.
+    Other,
+}
 
-/// Whether a file is on a file system of this host that is known to be one.
-pub fn is_on_local_file_system(path: &CStr) -> Result<bool, i32> {
+/// What a file is kept on.
+pub fn medium(path: &CStr) -> Result<Medium, i32> {
     let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the name is terminated, and `raw` is ours to write during the call.
     retry(|| unsafe { libc::statfs(path.as_ptr(), raw.as_mut_ptr()) })?;
     // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
-    Ok(LOCAL.contains(&unsafe { raw.assume_init() }.f_type))
+    Ok(match unsafe { raw.assume_init() }.f_type {
+        0xef53 | 0x5846_5342 | 0x9123_683e | 0xf2f5_2010 => Medium::Device,
+        0x0102_1994 => Medium::Memory,
+        _ => Medium::Other,
+    })
 }
 
 /// The names in a directory, `.` and `..` left out. Names that are not UTF-8 are replaced by their

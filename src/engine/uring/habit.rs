@@ -9,7 +9,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::posix::file;
+use crate::posix::file::{self, Medium};
 
 /// Nobody has asked.
 const UNKNOWN: u8 = 0;
@@ -17,8 +17,10 @@ const UNKNOWN: u8 = 0;
 const ASKING: u8 = 1;
 /// It is a local one.
 const LOCAL: u8 = 2;
+/// It is a local one, in memory.
+const MEMORY: u8 = 3;
 /// It is another one.
-const OTHER: u8 = 3;
+const OTHER: u8 = 4;
 
 /// See the module's text. Shared by the lane's rings and workers.
 #[derive(Debug, Default)]
@@ -27,7 +29,12 @@ pub(super) struct Habit(AtomicU8);
 impl Habit {
     /// Chains may begin on the ring's thread.
     pub(super) fn local(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == LOCAL
+        matches!(self.0.load(Ordering::Relaxed), LOCAL | MEMORY)
+    }
+
+    /// Every transfer is a copy, made by whoever submits it.
+    pub(super) fn memory(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == MEMORY
     }
 
     /// Whether the caller's op is the one by which to learn.
@@ -41,9 +48,10 @@ impl Habit {
     pub(super) fn learn(&self, path: &CStr, moved: bool) {
         let seen = match moved {
             false => UNKNOWN,
-            true => match file::is_on_local_file_system(path) {
-                Ok(true) => LOCAL,
-                Ok(false) => OTHER,
+            true => match file::medium(path) {
+                Ok(Medium::Device) => LOCAL,
+                Ok(Medium::Memory) => MEMORY,
+                Ok(Medium::Other) => OTHER,
                 Err(_) => UNKNOWN,
             },
         };

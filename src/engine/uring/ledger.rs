@@ -37,6 +37,14 @@ impl Kind {
     }
 }
 
+/// A transfer through the page cache: the kernel's copy is made by whoever submits it.
+pub(super) fn buffered(kind: &OpKind) -> bool {
+    match kind {
+        OpKind::Read(transfer) | OpKind::Write(transfer) => !transfer.direct,
+        _ => false,
+    }
+}
+
 /// Who claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {

@@ -198,7 +198,7 @@ impl Ring {
 }
 
 /// How long a wait for several completions may take before one is enough.
-const MIN_WAIT_US: u32 = 400;
+const MIN_WAIT_US: u32 = 700;
 /// When such a wait ends without any: never, as far as anybody notices.
 const MIN_WAIT_END_S: u64 = 3600;
 

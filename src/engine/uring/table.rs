@@ -6,7 +6,7 @@ use io_uring::types;
 use crate::engine::buffers::Buffer;
 use crate::engine::psync::Tried;
 use crate::engine::psync::plan::Piece;
-use crate::engine::{Op, Outcome};
+use crate::engine::{Op, OpKind, Outcome};
 
 /// What a submission is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -177,15 +177,25 @@ pub(super) struct Table {
     free: Vec<u32>,
     max: usize,
     busy: usize,
+    reads: usize,
+}
+
+fn is_read(job: &Job) -> bool {
+    matches!(job.op.kind, OpKind::Read(_))
 }
 
 impl Table {
     pub(super) fn new(max: usize) -> Table {
-        Table { entries: Vec::new(), free: Vec::new(), max, busy: 0 }
+        Table { entries: Vec::new(), free: Vec::new(), max, busy: 0, reads: 0 }
     }
 
     pub(super) fn busy(&self) -> usize {
         self.busy
+    }
+
+    /// How many of the busy ones are reads.
+    pub(super) fn reads(&self) -> usize {
+        self.reads
     }
 
     pub(super) fn full(&self) -> bool {
@@ -194,6 +204,7 @@ impl Table {
 
     /// Takes a free slot; there is one.
     pub(super) fn insert(&mut self, job: Job) -> Id {
+        self.reads += usize::from(is_read(&job));
         let slot = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
@@ -219,6 +230,7 @@ impl Table {
         self.get(id)?;
         let job = self.entries[id.slot as usize].job.take()?;
         self.busy -= 1;
+        self.reads -= usize::from(is_read(&job));
         if !stuck {
             self.free.push(id.slot);
         }
@@ -227,7 +239,7 @@ impl Table {
 
     /// Everything that is left, for a thread that cannot go on.
     pub(super) fn drain(&mut self) -> Vec<Job> {
-        self.busy = 0;
+        (self.busy, self.reads) = (0, 0);
         self.entries.iter_mut().filter_map(|entry| entry.job.take()).map(|job| *job).collect()
     }
 }
@@ -238,7 +250,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::{Gate, OpKind, Tag};
+    use crate::engine::{Gate, Tag};
 
     fn job(tag: u64) -> Job {
         let kind = OpKind::Stat { path: c"/".into() };

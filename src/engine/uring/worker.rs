@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use io_uring::squeue;
 
 use super::lane::{Baggage, Lane};
-use super::ledger::{Kind, Who};
+use super::ledger::{Kind, Who, buffered};
 use super::pressure::Pressure;
 use super::refusal::Refusal;
 use super::ring::{Completion, Ring, Shape, Wait};
@@ -30,9 +30,9 @@ const SHARE: usize = 2;
 /// needs for several of them, and a call much less.
 const COPIES: usize = 4;
 /// Completions waited for at once: this part of what is in flight.
-const BATCH_PART: usize = 4;
+const BATCH_PART: usize = 3;
 /// And no more than these.
-const BATCH_MAX: usize = 8;
+const BATCH_MAX: usize = 12;
 /// Ops that were given up and are still in the kernel, as multiples of those in flight: more are
 /// refused above (R36).
 const ABANDONED_FACTOR: usize = 2;
@@ -157,9 +157,12 @@ impl Worker {
         }
     }
 
+    /// Writes go through the kernel's workers in several steps, so theirs are waited for together;
+    /// a device that reads is fed best by looking at once.
     fn batch(&self) -> u32 {
         // What was given up may never come.
-        let coming = self.table.busy().min(self.lane.ledger.in_flight());
+        let coming = self.table.busy() - self.table.reads();
+        let coming = coming.min(self.lane.ledger.in_flight());
         u32::try_from((coming / BATCH_PART).clamp(1, BATCH_MAX)).unwrap_or(1)
     }
 
@@ -228,6 +231,10 @@ impl Worker {
         match &job.op.kind {
             OpKind::Read(_) | OpKind::Write(_) if self.lane.habit.asks() => {
                 self.end(id, Ending::Learn);
+            }
+            // A transfer of a memory file system is a copy, which a ring makes nobody else do.
+            OpKind::Read(_) | OpKind::Write(_) if self.lane.habit.memory() => {
+                self.end(id, Ending::HandOver(Tried::default()));
             }
             OpKind::Read(_) => self.start_read(id),
             OpKind::Write(_) => self.start_write(id),
@@ -390,13 +397,5 @@ impl Worker {
         let refusal = Refusal { call: "io_uring_enter", errno: libc::EINVAL, asked };
         self.lane.refused(self.number, &refusal);
         std::mem::forget(self);
-    }
-}
-
-/// A transfer through the page cache: the kernel's copy is made by whoever submits it.
-fn buffered(kind: &OpKind) -> bool {
-    match kind {
-        OpKind::Read(transfer) | OpKind::Write(transfer) => !transfer.direct,
-        _ => false,
     }
 }
