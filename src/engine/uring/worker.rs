@@ -299,19 +299,13 @@ impl Worker {
         self.ring.make_room(CHAIN_MAX);
         let mut chain = std::mem::take(&mut self.chain);
         let count = chain.len();
-        let mut writes = false;
         if let (Some(job), Some((last, ..))) = (self.table.get(id), chain.last()) {
             job.last = *last;
             job.results = Default::default();
-            writes = matches!(job.op.kind, OpKind::Write(_));
         }
         let away = if self.lane.habit.local() { 0 } else { squeue::Flags::ASYNC.bits() };
         for (at, (part, entry, quiet)) in chain.drain(..).enumerate() {
             let mut flags = squeue::Flags::from_bits_retain(away);
-            if writes && part == Part::Move {
-                // A local file system, too, sends an extending direct write to a worker.
-                flags |= squeue::Flags::ASYNC;
-            }
             if at + 1 < count {
                 flags |= squeue::Flags::IO_HARDLINK;
                 if quiet && at > 0 {

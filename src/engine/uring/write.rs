@@ -143,7 +143,8 @@ impl Worker {
             id,
             [
                 reserve.map(|entry| (Part::Reserve, entry, true)),
-                moved.map(|entry| (Part::Move, entry, true)),
+                // A local file system, too, sends an extending direct write to a worker.
+                moved.map(|entry| (Part::Move, entry.flags(squeue::Flags::ASYNC), true)),
                 sync.map(|entry| (Part::Sync, entry, true)),
                 close.map(|entry| (Part::Close, entry, false)),
             ],
