@@ -52,6 +52,8 @@ impl World {
                             );
                         }
                     }
+                    let failed = (0..job.shards.len()).find_map(|at| result.error(at));
+                    job.error = failed.map(|error| error.status);
                     job.ended = Some(job.memory.clone());
                 }
                 (None, Found::Running(_)) if self.mode.isolated && self.mode.limits => {

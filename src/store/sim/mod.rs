@@ -6,6 +6,7 @@
 //! release.
 
 mod checks;
+mod exact;
 mod kernel;
 mod model;
 mod world;

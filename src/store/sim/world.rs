@@ -9,7 +9,7 @@ use super::model::{BLOCK, Phase, SHARD, Storage};
 use crate::clock::Clock;
 use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
 use crate::engine::{Op, Segment, Tag, Want};
-use crate::error::{Failure, Step};
+use crate::error::{Failure, Status, Step};
 use crate::health::marker::{Marker, Uuid};
 use crate::store::backend::{PathFacts, Slots};
 use crate::store::core::Core;
@@ -28,11 +28,21 @@ pub struct Mode {
     pub limits: bool,
     pub isolated: bool,
     pub sync: bool,
+    /// A task's limit, where there are limits.
+    pub limit: Duration,
 }
 
 impl Default for Mode {
     fn default() -> Mode {
-        Mode { paths: 2, direct: true, hangs: true, limits: true, isolated: true, sync: true }
+        Mode {
+            paths: 2,
+            direct: true,
+            hangs: true,
+            limits: true,
+            isolated: true,
+            sync: true,
+            limit: TASK_LIMIT,
+        }
     }
 }
 
@@ -61,6 +71,8 @@ pub struct Job {
     pub shards: Vec<u32>,
     /// The bytes when the task had ended.
     pub ended: Option<Vec<u8>>,
+    /// Its first error in shard order.
+    pub error: Option<Status>,
 }
 
 pub struct World {
@@ -95,7 +107,7 @@ impl World {
             storage: Some(marker.uuid),
             clock_offset_s: 0,
         };
-        let attempt = TASK_LIMIT / u32::try_from(n).unwrap();
+        let attempt = mode.limit / u32::try_from(n).unwrap();
         let shape = Shape {
             tensor_bytes: SHARD as u64,
             shard_bytes: SHARD as u64,
@@ -103,10 +115,10 @@ impl World {
         };
         let rules = Rules {
             shape: Some(shape),
-            task_limit: mode.limits.then_some(TASK_LIMIT),
+            task_limit: mode.limits.then_some(mode.limit),
             attempt_limit: mode.limits.then_some(attempt),
             metadata_limit: mode.limits.then_some(attempt),
-            lookup_limit: mode.limits.then_some((TASK_LIMIT, attempt)),
+            lookup_limit: mode.limits.then_some((mode.limit, attempt)),
             commit_policy: CommitPolicy::AllShards,
             commit_sync: if mode.direct || !mode.sync {
                 CommitSync::None
@@ -192,6 +204,23 @@ impl World {
             true => (0..ALL).collect(),
             false => (0..ALL).filter(|_| self.below(2) == 0).collect(),
         };
+        self.submit_shards(kind, block, version, shards);
+    }
+
+    /// A task of all shards of one block.
+    pub fn submit_whole(&mut self, kind: TaskKind) -> u64 {
+        let block = self.block();
+        let version = self.version(block);
+        self.submit_shards(kind, block, version, (0..ALL).collect()).unwrap()
+    }
+
+    fn submit_shards(
+        &mut self,
+        kind: TaskKind,
+        block: BlockId,
+        version: u8,
+        shards: Vec<u32>,
+    ) -> Option<u64> {
         let mut memory = vec![0; BLOCK];
         if kind == TaskKind::Dump {
             for (at, byte) in memory.iter_mut().enumerate() {
@@ -206,11 +235,13 @@ impl World {
         let plan = Plan::new(kind, requests.collect()).unwrap();
         let mut fx = Effects::default();
         let now = self.clock.now();
-        if let Ok(handle) = self.core.submit(kind, plan, now, &mut fx) {
-            let job = Job { kind, memory, shards, ended: None };
+        let handle = self.core.submit(kind, plan, now, &mut fx).ok();
+        if let Some(handle) = handle {
+            let job = Job { kind, memory, shards, ended: None, error: None };
             self.jobs.insert(handle, job);
         }
         self.settle_jobs();
+        handle
     }
 
     /// A caller uses new bytes only for a generation that it has not begun.
