@@ -1,5 +1,6 @@
 # The few words that a user or a machine needs; each installs what is missing first.
 #   make demo   builds, and runs a real workload over three paths of which one fails part-way
+#   make demo-hang   the same, but that path stops answering
 #   make test   everything that CI checks
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make setup  only installs what is missing
@@ -9,7 +10,7 @@ JOBS ?= $(shell nproc)
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: all demo test setup build clean
+.PHONY: all demo demo-hang test setup build clean
 all: build
 
 setup:
@@ -24,6 +25,12 @@ demo:
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS) --target replay
 	$(BUILD)/examples/replay $(DEMO_ARGS)
+
+demo-hang:
+	@scripts/setup.sh demo-hang
+	cmake -S . -B $(BUILD)
+	cmake --build $(BUILD) -j $(JOBS) --target replay_fault
+	$(BUILD)/examples/replay_fault --fault hang $(DEMO_ARGS)
 
 test: setup
 	cargo fmt --check

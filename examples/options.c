@@ -32,8 +32,9 @@ static const char *const HELP =
     "  --engine NAME     posix_io_engine: auto, psync, aio, io_uring (default: auto)\n"
     "  --direct WHAT     on: O_DIRECT; off: buffered; auto: O_DIRECT where the file system takes\n"
     "                    it (default: auto)\n"
-    "  --fault WHAT      enotdir: one path turns into a file for a while; none (default: enotdir\n"
-    "                    where there are two paths and enough requests)\n"
+    "  --fault WHAT      enotdir: one path turns into a file for a while; hang: it stops answering\n"
+    "                    (a bindfs mount whose server is stopped; `replay_fault` does without);\n"
+    "                    none (default: enotdir where there are two paths and enough requests)\n"
     "  --keep            leave everything where it is and say where\n"
     "  --help            this text\n"
     "\n"
@@ -64,7 +65,7 @@ static int one_of(const char *value, const char *const *words) {
 static int take_option(struct options *o, const char *name, const char *value) {
     static const char *const engines[] = {"auto", "psync", "aio", "io_uring", NULL};
     static const char *const directs[] = {"auto", "on", "off", NULL};
-    static const char *const faults[] = {"none", "enotdir", NULL};
+    static const char *const faults[] = {"none", "enotdir", "hang", NULL};
     if (strcmp(name, "dir") == 0) o->dir = value;
     if (strcmp(name, "trace") == 0) o->trace = value;
     if (strcmp(name, "backends") == 0) o->backends = value;
@@ -83,7 +84,7 @@ static int take_option(struct options *o, const char *name, const char *value) {
         return wrong_value(name, value, "not auto, on or off");
     if (strcmp(name, "fault") == 0) {
         int fault = one_of(value, faults);
-        if (fault < 0) return wrong_value(name, value, "not none or enotdir");
+        if (fault < 0) return wrong_value(name, value, "not none, enotdir or hang");
         o->fault = (enum fault)fault;
         o->fault_given = 1;
     }
@@ -152,6 +153,8 @@ char *config_json(const struct replay *r) {
     fprintf(out, ", \"posix_io_engine\": \"%s\", \"io_direct\": %s", r->options.engine,
             strcmp(r->options.direct, "off") == 0 ? "false" : "true");
     if (strcmp(r->options.direct, "auto") == 0) fprintf(out, ", \"io_direct_fallback\": true");
+    /* A third of this for each of three paths: what a call costs that finds one hanging. */
+    if (r->options.fault == FAULT_HANG) fprintf(out, ", \"timeout_ms\": 3000");
     /* 256 directories are enough for some thousand blocks. Probes follow each other quickly, so
      * that the path is seen to come back within seconds; the defaults are 10 s, 3 s and 8. */
     fprintf(out, ", \"data_dir_shard_bytes\": 2, \"store_health\": {"
@@ -162,6 +165,17 @@ char *config_json(const struct replay *r) {
         return NULL;
     }
     return text;
+}
+
+/* The path becomes a mount of its own, which can stop answering. */
+static int prepare_hang(struct replay *r) {
+    char mount[PATH_MAX], *target = r->ground.target[r->fault_path];
+    int length = snprintf(mount, sizeof mount, "%s/mount", r->ground.dir);
+    if (length < 0 || (size_t)length >= sizeof mount) return -1;
+    if (hang_make(&r->hang, target, mount)) return -1;
+    if (r->hang.in_library) return 0;
+    memcpy(target, mount, (size_t)length + 1);
+    return ground_mend(&r->ground, r->fault_path);
 }
 
 int plan_fault(struct replay *r) {
@@ -177,6 +191,7 @@ int plan_fault(struct replay *r) {
     const char *obstacle = r->ground.count < 2                  ? "there is one path only"
                            : between < 16 * r->ground.count ? "there are too few requests"
                                                             : NULL;
+    if (r->options.fault == FAULT_HANG && !obstacle) return prepare_hang(r);
     if (r->options.fault == FAULT_NONE || !obstacle) return 0;
     fprintf(stderr, "--fault: no path can break, for %s\n", obstacle);
     if (r->options.fault_given) return -1;

@@ -91,6 +91,7 @@ static void load(struct replay *r, struct request request, size_t hits) {
     }
     r->count.loaded_bytes += bytes;
     sample(&r->loads, took);
+    sample(&r->phases[r->broken], took);
 }
 
 /* Breaks or mends the path when its time has come. Called amid a dump, when work is queued. */
@@ -98,11 +99,18 @@ static void fault_step(struct replay *r, size_t request) {
     if (r->options.fault == FAULT_NONE) return;
     size_t path = r->fault_path;
     if (!r->broken && request == r->break_at) {
-        if (ground_break(&r->ground, path)) r->count.other++;
         r->broken = 1;
+        if (r->options.fault == FAULT_HANG) {
+            if (hang_stop(&r->hang, r->store, path)) r->count.other++;
+            event(r, "path%zu stops answering: %s", path, hang_means(&r->hang));
+            return;
+        }
+        if (ground_break(&r->ground, path)) r->count.other++;
         event(r, "path%zu turns into a file: ENOTDIR for everything below it", path);
     } else if (r->broken == 1 && request == r->mend_at) {
-        if (ground_mend(&r->ground, path)) r->count.other++;
+        int failed = r->options.fault == FAULT_HANG ? hang_go(&r->hang, r->store, path)
+                                                    : ground_mend(&r->ground, path);
+        if (failed) r->count.other++;
         r->broken = 2;
         event(r, "path%zu is what it was again; probes will find out", path);
     }
@@ -113,9 +121,13 @@ static void fault_step(struct replay *r, size_t request) {
 static kvpath_status_t dump_layers(struct replay *r, size_t first, size_t count, size_t request) {
     double begun = now_s();
     kvpath_status_t result = KVPATH_OK;
+    int phase = r->broken;
     size_t layers = 0;
     for (; layers < r->shards && result == KVPATH_OK; layers++) {
-        if (layers == r->shards / 2) fault_step(r, request);
+        if (layers == r->shards / 2) {
+            fault_step(r, request);
+            phase = r->broken;
+        }
         r->begun[layers] = now_s();
         result = submit(r, 1, first, count, (long)layers, &r->tasks[layers]);
         if (result != KVPATH_OK) break;
@@ -123,7 +135,9 @@ static kvpath_status_t dump_layers(struct replay *r, size_t first, size_t count,
     if (result != KVPATH_OK) failed(r, "dump", result);
     for (size_t layer = 0; layer < layers; layer++) {
         kvpath_status_t status = kvpath_wait(r->store, r->tasks[layer], 0);
-        sample(&r->dumps, now_s() - r->begun[layer]);
+        double took = now_s() - r->begun[layer];
+        sample(&r->dumps, took);
+        sample(&r->phases[phase], took);
         if (status == KVPATH_OK) continue;
         failed(r, "dump", status);
         if (result == KVPATH_OK) result = status;
@@ -243,8 +257,18 @@ static int allocate(struct replay *r) {
 
 static void release(struct replay *r) {
     kvpath_free(r->memory);
-    void *rest[] = {r->list,  r->addresses, r->asked,        r->found,       r->stored,
-                    r->tasks, r->begun,     r->loads.values, r->dumps.values};
+    void *rest[] = {r->list,
+                    r->addresses,
+                    r->asked,
+                    r->found,
+                    r->stored,
+                    r->tasks,
+                    r->begun,
+                    r->loads.values,
+                    r->dumps.values,
+                    r->phases[0].values,
+                    r->phases[1].values,
+                    r->phases[2].values};
     for (size_t at = 0; at < sizeof rest / sizeof *rest; at++) free(rest[at]);
 }
 
@@ -259,6 +283,9 @@ static int replay(struct replay *r) {
     r->stats.size = sizeof r->stats;
     kvpath_status_t status = kvpath_stats(r->store, &r->stats);
     if (status != KVPATH_OK) r->count.other += failed(r, "stats", status);
+    /* Interrupted while it hung: close waits for what is in the kernel. */
+    if (r->broken == 1 && r->options.fault == FAULT_HANG)
+        r->count.other += hang_go(&r->hang, r->store, r->fault_path) != 0;
     status = kvpath_close(r->store);
     if (status != KVPATH_OK) r->count.other += failed(r, "close", status);
     status = kvpath_set_log_callback(NULL, KVPATH_LOG_WARN, NULL);
@@ -288,6 +315,7 @@ int main(int argc, char **argv) {
         result = enough_space(&r) || allocate(&r) ? EXIT_WRONG : replay(&r);
         release(&r);
     }
+    if (hang_remove(&r.hang) && result == EXIT_FINE) result = EXIT_WRONG;
     if (r.options.keep)
         printf("kept: %s\n", r.ground.storage);
     else {

@@ -7,11 +7,12 @@
 #include <kvpath.h>
 
 #include "ground.h"
+#include "hang.h"
 #include "workload.h"
 
 enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
 enum { RECOVERY_LIMIT_S = 30, PROGRESS_PARTS = 10 };
-enum fault { FAULT_NONE, FAULT_ENOTDIR };
+enum fault { FAULT_NONE, FAULT_ENOTDIR, FAULT_HANG };
 
 struct options {
     const char *dir;
@@ -47,6 +48,7 @@ struct replay {
     struct options options;
     struct workload workload;
     struct ground ground;
+    struct hang hang; /* of the path that stops answering */
     kvpath_store_t store;
     size_t block_bytes, shard_bytes, shards;
 
@@ -68,6 +70,7 @@ struct replay {
 
     struct counts count;
     struct samples loads, dumps;
+    struct samples phases[3]; /* of both, by `broken` when the task was submitted */
     kvpath_stats_t stats;
     double open_s, started, elapsed_s;
 };
@@ -83,7 +86,8 @@ int read_options(int argc, char **argv, struct replay *r);
 /* The store's configuration, from malloc(). NULL: out of memory. */
 char *config_json(const struct replay *r);
 
-/* Chooses the path that breaks and when. -1, said on stderr, where that is not possible. */
+/* Chooses the path that breaks and when, and makes it ready to. -1, said on stderr, where that is
+ * not possible. */
 int plan_fault(struct replay *r);
 
 /* -1, said on stderr, where the storage has too little room for the run. */

@@ -122,6 +122,17 @@ static void transfer_rows(const char *name, uint64_t bytes, double seconds, stru
            quantile_ms(s, 0.99), s->count);
 }
 
+/* What the broken path costs a task. */
+static void phase_rows(struct replay *r) {
+    static const char *const names[] = {"before the fault", "during it", "after it"};
+    for (int phase = 0; phase < 3; phase++) {
+        struct samples *s = &r->phases[phase];
+        qsort(s->values, s->count, sizeof *s->values, ascending);
+        printf("  %-18s p50 %.2f ms, p99 %.2f ms, slowest %.2f ms, %zu tasks\n", names[phase],
+               quantile_ms(s, 0.50), quantile_ms(s, 0.99), quantile_ms(s, 1), s->count);
+    }
+}
+
 /* A counter that must be 0; 1 if it is not. */
 static int zero_row(const char *name, uint64_t count) {
     printf("  %-18s %14" PRIu64 "%s\n", name, count, count ? "   MUST BE 0" : "");
@@ -141,6 +152,7 @@ int report(struct replay *r) {
     count_row("fail-overs", r->stats.failovers);
     count_row("time-outs", r->stats.timeouts);
     if (r->options.fault != FAULT_NONE) count_row("path taken out", r->exclusions);
+    if (r->options.fault != FAULT_NONE) phase_rows(r);
     count_row("dumps repeated", c->repeated_dumps);
     printf("  %-18s %12.1f s\n", "whole run", r->elapsed_s);
     int wrong = zero_row("wrong bytes", c->wrong_bytes);

@@ -22,7 +22,10 @@ need nm binutils
 need cmake cmake
 need pkg-config pkg-config
 # The tests mount a file system of their own; building and the demo do not.
-if [ "${1:-}" != demo ]; then need fusermount3 fuse3; fi
+if [ "${1:-}" != demo ]; then
+    need fusermount3 fuse3
+    need bindfs bindfs
+fi
 
 rust_is_fine() {
     has cargo && has rustc && at_least "$(rustc --version | cut -d ' ' -f 2)" "$rust_wanted"
