@@ -215,58 +215,97 @@ CASE(a_lookup_ends_when_everything_hangs)
     rig_stop(&rig);
 }
 
-/* R28, R63: commits and removals have limits as well; without them they wait. */
-CASE(a_remove_has_a_limit)
-{
-    rig_t rig;
-    rig_start(&rig, 1, (options_t){.shape = whole, .timeout_ms = 400});
-    batch_t *block = block_on(&rig, 0, 0);
-    dump_batch(rig.store, block);
-    fault(&rig, 0, "unlink data/* count=1 hang");
-    uint64_t start = now_ms();
-    CHECK_STATUS(kvpath_remove(rig.store, id_of(block), 1), KVPATH_TIMEOUT);
-    uint64_t took = now_ms() - start;
-    CHECK(took >= 400 && took < 400 + SLACK_MS);
-    release(&rig, 0);
-    rig_stop(&rig);
-}
+/* Calls on metadata: a hung one, with a limit and without (R28, R63, R100). */
+enum call { LOOKUP, COMMIT, REMOVE };
 
-static void *remove_block(void *argument)
+typedef struct {
+    rig_t *rig;
+    batch_t *block;
+    enum call call;
+    kvpath_status_t status;
+} metadata_t;
+
+static void *run_metadata(void *argument)
 {
-    struct {
-        rig_t *rig;
-        batch_t *block;
-    } *work = argument;
-    CHECK_OK(kvpath_remove(work->rig->store, id_of(work->block), 1));
+    metadata_t *work = argument;
+    const kvpath_block_id_t *id = id_of(work->block);
+    uint8_t found = 0;
+    if (work->call == LOOKUP) work->status = kvpath_lookup(work->rig->store, id, 1, &found);
+    if (work->call == COMMIT) work->status = kvpath_commit(work->rig->store, id, 1);
+    if (work->call == REMOVE) work->status = kvpath_remove(work->rig->store, id, 1);
+    if (work->call == LOOKUP && work->status == KVPATH_OK) CHECK_EQ(found, 1);
     return NULL;
 }
 
-/* R100: metadata_time_limits: false. */
-CASE(a_remove_without_a_limit_waits)
+static const char *operation_of(enum call call)
+{
+    return call == LOOKUP ? "getattr" : call == COMMIT ? "rename" : "unlink";
+}
+
+static const char *pattern_of(const metadata_t *work)
+{
+    return work->call == COMMIT ? "data/*" : file_of(work->block);
+}
+
+/* A block on the first path that is ready for the call, whose operation hangs. */
+static metadata_t begin_metadata(rig_t *rig, enum call call)
+{
+    metadata_t work = {rig, block_on(rig, 0, 0), call, KVPATH_OK};
+    dump_batch(rig->store, work.block);
+    if (call != COMMIT) CHECK_OK(kvpath_commit(rig->store, id_of(work.block), 1));
+    fault(rig, 0, "%s %s always hang", operation_of(call), pattern_of(&work));
+    return work;
+}
+
+/* R28, R63: commits, removals and lookups have limits as well. */
+static void metadata_has_a_limit(enum call call)
+{
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.shape = whole, .timeout_ms = 400,
+                                   .extra = ", \"commit_policy\": \"explicit\""});
+    metadata_t work = begin_metadata(&rig, call);
+    uint64_t start = now_ms();
+    run_metadata(&work);
+    uint64_t took = now_ms() - start;
+    CHECK_STATUS(work.status, KVPATH_TIMEOUT);
+    CHECK(took >= 400 && took < 400 + SLACK_MS);
+    heal(&rig, 0), release(&rig, 0);
+    rig_stop(&rig);
+}
+
+CASE(a_lookup_has_a_limit) { metadata_has_a_limit(LOOKUP); }
+CASE(a_commit_has_a_limit) { metadata_has_a_limit(COMMIT); }
+CASE(a_remove_has_a_limit) { metadata_has_a_limit(REMOVE); }
+
+/* R100: metadata_time_limits: false; the call waits, and nothing is tried elsewhere. */
+static void metadata_without_a_limit_waits(enum call call)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 400,
-                                   .extra = ", \"metadata_time_limits\": false"});
-    batch_t *block = block_on(&rig, 0, 0), *other = block_on(&rig, 0, 1);
-    dump_batch(rig.store, block);
+                                   .extra = ", \"commit_policy\": \"explicit\""
+                                            ", \"metadata_time_limits\": false"});
+    batch_t *other = block_on(&rig, 0, 1);
     dump_batch(rig.store, other);
-    fault(&rig, 0, "unlink %s count=1 hang", file_of(block));
-    struct {
-        rig_t *rig;
-        batch_t *block;
-    } work = {&rig, block};
-    aside_t removing = aside(remove_block, &work);
-    wait_hung(&rig, 0, 1, "unlink");
+    CHECK_OK(kvpath_commit(rig.store, id_of(other), 1));
+    metadata_t work = begin_metadata(&rig, call);
+    uint64_t before = seen(&rig, 1, operation_of(call), pattern_of(&work));
+    aside_t running = aside(run_metadata, &work);
+    wait_hung(&rig, 0, 1, operation_of(call));
     /* Time goes by, told by a transfer that runs into its limit twice over. */
     fault(&rig, 0, "read %s always hang", file_of(other));
     fault(&rig, 1, "read %s always hang", file_of(other));
     CHECK_STATUS(load(rig.store, other->shards, other->count), KVPATH_TIMEOUT);
     CHECK_STATUS(load(rig.store, other->shards, other->count), KVPATH_TIMEOUT);
-    CHECK_EQ(seen(&rig, 1, "unlink", file_of(block)), 0);
+    CHECK_EQ(seen(&rig, 1, operation_of(call), pattern_of(&work)), before);
     for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
-    join(removing);
+    join(running);
+    CHECK_OK(work.status);
     rig_stop(&rig);
 }
+
+CASE(a_lookup_without_a_limit_waits) { metadata_without_a_limit_waits(LOOKUP); }
+CASE(a_commit_without_a_limit_waits) { metadata_without_a_limit_waits(COMMIT); }
+CASE(a_remove_without_a_limit_waits) { metadata_without_a_limit_waits(REMOVE); }
 
 /* R55, R56, R90: what only looks does not wait for anything, even with all paths frozen and work
  * hanging on them; nor does the start of a task. */
