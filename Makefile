@@ -7,6 +7,8 @@
 
 BUILD ?= build
 JOBS ?= $(shell nproc)
+# The cases wait for time limits and probes more than they compute.
+TEST_JOBS ?= $(shell expr 3 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
@@ -38,7 +40,7 @@ test: setup
 	cargo test --locked
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS)
-	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
+	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS)
 
 include bench/Makefile
 bench-tools: setup

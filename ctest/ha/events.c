@@ -147,6 +147,18 @@ void wait_late_results(rig_t *rig, uint64_t count)
     wait_for("a late result", has_late_results, &wanted);
 }
 
+static bool has_abandoned(void *argument)
+{
+    struct wanted *wanted = argument;
+    return health_of(wanted->rig, wanted->which).abandoned >= wanted->count;
+}
+
+void wait_abandoned(rig_t *rig, int which, uint64_t count)
+{
+    struct wanted wanted = {.rig = rig, .which = which, .count = count};
+    wait_for("the time-out of an attempt", has_abandoned, &wanted);
+}
+
 static bool is_at_rest(void *argument)
 {
     kvpath_stats_t stats = stats_of(((rig_t *)argument)->store);

@@ -131,6 +131,9 @@ typedef bool (*is_so_fn)(void *argument);
 void wait_for(const char *what, is_so_fn is_so, void *argument);
 /* Waits until no more than `count` threads are left. */
 void wait_threads(size_t count);
+/* Waits until so many operations on a backend were given up. With one backend a task may end a moment
+ * before its attempt has had its time; what comes back in between is not late. */
+void wait_abandoned(rig_t *rig, int which, uint64_t count);
 void wait_late_results(rig_t *rig, uint64_t count);
 /* Until nothing runs and nothing that was given up is in the kernel. */
 void wait_at_rest(rig_t *rig);

@@ -23,7 +23,7 @@ static void check_poison(const batch_t *block)
 static void hung_read(int n, bool buffered, const char *op, const char *late)
 {
     rig_t rig;
-    rig_start(&rig, n, (options_t){.shape = whole, .buffered = buffered, .timeout_ms = 600});
+    rig_start(&rig, n, (options_t){.shape = whole, .buffered = buffered, .timeout_ms = 2000});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
     fault(&rig, 0, "%s %s always hang", op, file_of(block));
@@ -34,6 +34,7 @@ static void hung_read(int n, bool buffered, const char *op, const char *late)
     if (n > 1) batch_check(block);
     poison(block);
     CHECK(hung(&rig, 0) >= 1);
+    wait_abandoned(&rig, 0, 1);
     heal(&rig, 0);
     release(&rig, 0);
     wait_late_results(&rig, 1); /* the library has the bytes, and keeps them */
@@ -61,7 +62,7 @@ CASE(a_late_read_does_not_touch_the_callers_memory)
 CASE(a_late_read_into_memory_that_is_gone)
 {
     rig_t rig;
-    rig_start(&rig, 1, (options_t){.shape = whole, .timeout_ms = 300});
+    rig_start(&rig, 1, (options_t){.shape = whole, .timeout_ms = 1500});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
     fault(&rig, 0, "read %s always hang", file_of(block));
@@ -70,6 +71,7 @@ CASE(a_late_read_into_memory_that_is_gone)
     kvpath_shard_t shard = {*id_of(block), 0, 1, &memory};
     CHECK_STATUS(load(rig.store, &shard, 1), KVPATH_TIMEOUT);
     free(memory);
+    wait_abandoned(&rig, 0, 1);
     heal(&rig, 0);
     release(&rig, 0);
     wait_late_results(&rig, 1);
@@ -82,13 +84,13 @@ CASE(a_late_read_into_memory_that_is_gone)
 CASE(borrowed_memory_is_waited_for)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 400,
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000,
                                    .extra = ", \"buffer_mode\": \"borrowed\""});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
     fault(&rig, 0, "read %s always hang", file_of(block));
     kvpath_task_t task = begin_load(&rig, block);
-    CHECK_STATUS(kvpath_wait(rig.store, task, 1500), KVPATH_RETRY); /* well past its limit */
+    CHECK_STATUS(kvpath_wait(rig.store, task, 3000), KVPATH_RETRY); /* well past its limit */
     check_health(&rig, 0, ANY, ANY, 1); /* the window knows */
     heal(&rig, 0);
     release(&rig, 0);
@@ -125,7 +127,7 @@ static void late_step(const char *op, options_t options)
     rig_t rig;
     options.shape = whole;
     options.threshold = 1;
-    options.timeout_ms = 900;
+    options.timeout_ms = 3000;
     rig_start(&rig, 3, options);
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "%s data/* count=1 hang", op);
@@ -177,7 +179,7 @@ CASE(a_late_flush_harms_no_later_dump)
 CASE(a_late_create_is_not_renamed_over_the_block)
 {
     rig_t rig;
-    rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = 1500});
+    rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = 3000});
     for (int at = 0; at < 3; at++) fault(&rig, at, "rename-flags * always fail EINVAL");
     batch_t *first = block_on(&rig, 0, 10), *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, first); /* from now on the plain form is used */
@@ -197,7 +199,7 @@ CASE(a_late_create_is_not_renamed_over_the_block)
 CASE(a_generation_with_hung_writes_is_never_committed)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 600, .window = 64, .threshold = 64});
+    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 2000, .window = 64, .threshold = 64});
     batch_t *block = block_on(&rig, 0, 0);
     CHECK_OK(dump(rig.store, &block->shards[0], 1)); /* the first shard is written */
     for (int at = 0; at < 2; at++) fault(&rig, at, "write data/* count=1 hang");
@@ -220,7 +222,7 @@ CASE(a_generation_with_hung_writes_is_never_committed)
 CASE(a_dropped_block_is_not_written_late)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 600, .window = 64, .threshold = 64,
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000, .window = 64, .threshold = 64,
                                    .extra = ", \"commit_policy\": \"explicit\""});
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "write data/* count=1 hang");

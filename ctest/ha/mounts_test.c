@@ -16,8 +16,8 @@ enum { W = 3 };
 
 static options_t quick(void)
 {
-    return (options_t){.shape = whole, .window = W, .threshold = 2, .interval_s = 0.3,
-                       .probe_timeout_s = 0.25};
+    return (options_t){.shape = whole, .window = W, .threshold = 2, .interval_s = 0.8,
+                       .probe_timeout_s = 0.75};
 }
 
 /* R24: that the path is the storage was seen less than 100 ms ago, and may be believed so long;

@@ -12,7 +12,7 @@ enum { W = 4 };
 
 static options_t quick(void)
 {
-    return (options_t){.shape = whole, .window = W, .interval_s = 0.3, .probe_timeout_s = 0.25};
+    return (options_t){.shape = whole, .window = W, .interval_s = 0.8, .probe_timeout_s = 0.75};
 }
 
 static size_t io_threads(void) { return threads_named("ucm_health_io"); }

@@ -13,7 +13,7 @@ static const char *const any = ", \"startup_policy\": \"any\"";
 static options_t quick(void)
 {
     return (options_t){
-        .window = W, .interval_s = 0.3, .probe_timeout_s = 0.2, .extra = any};
+        .window = W, .interval_s = 0.8, .probe_timeout_s = 0.75, .extra = any};
 }
 
 static void make_storage(rig_t *rig)

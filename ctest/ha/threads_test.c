@@ -13,7 +13,7 @@ enum { W = 3 };
 
 static options_t quick(void)
 {
-    return (options_t){.shape = whole, .window = W, .interval_s = 0.3, .probe_timeout_s = 0.25,
+    return (options_t){.shape = whole, .window = W, .interval_s = 0.8, .probe_timeout_s = 0.75,
                        .breaker = true};
 }
 
@@ -60,8 +60,8 @@ static void affinity(const char *extra, bool swapped)
     options_t options = quick();
     options.extra = text("%s, \"cpu_affinity_cores\": [%d, %d]", extra, store, health);
     run_caller_on(health);
-    options.probe_timeout_s = 0.9;
-    options.interval_s = 1;
+    options.probe_timeout_s = 2.4;
+    options.interval_s = 2.5;
     rig_open(&rig, options);
     batch_t *block = block_on(&rig, 1, 0);
     dump_batch(rig.store, block);

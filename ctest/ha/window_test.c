@@ -75,8 +75,8 @@ CASE(successes_slide_failures_out)
 CASE(it_is_not_cleared_by_a_change)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .window = 6, .interval_s = 0.2,
-                                   .probe_timeout_s = 0.1});
+    rig_start(&rig, 2, (options_t){.shape = whole, .window = 6, .interval_s = 0.8,
+                                   .probe_timeout_s = 0.75});
     batch_t *good = block_on(&rig, 0, 0);
     dump_batch(rig.store, good);
     succeed_loads(&rig, good, 6);
@@ -116,7 +116,7 @@ CASE(a_late_success_restores_nothing)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 1, .threshold = 1,
-                                   .extra = ", \"lookup_timeout_ms\": 400"});
+                                   .extra = ", \"lookup_timeout_ms\": 2000"});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
     fault(&rig, 0, "lookup,getattr %s always hang", file_of(block));
@@ -135,7 +135,7 @@ CASE(a_late_twin_is_no_failure)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1,
-                                   .timeout_ms = 800});
+                                   .timeout_ms = 2000});
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "rename data/* count=1 hang");
     CHECK_OK(dump(rig.store, block->shards, block->count));
@@ -180,7 +180,7 @@ CASE(a_late_failure_counts_once)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1,
-                                   .timeout_ms = 400});
+                                   .timeout_ms = 2000});
     excluded_by_a_hang(&rig);
     kvpath_backend_health_t before = health_of(&rig, 0);
     CHECK_EQ(before.failures, 1);
@@ -195,7 +195,7 @@ CASE(a_late_failure_of_an_earlier_exclusion_does_not_count)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 3, .threshold = 1,
-                                   .timeout_ms = 400, .interval_s = 0.2, .probe_timeout_s = 0.1});
+                                   .timeout_ms = 2000, .interval_s = 0.8, .probe_timeout_s = 0.75});
     excluded_by_a_hang(&rig);
     wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
     CHECK_EQ(hung(&rig, 0), 1);
@@ -316,7 +316,7 @@ CASE(a_local_shortage_excludes_nothing)
 CASE(a_local_shortage_excludes_with_scope_any)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1, .timeout_ms = 1000,
+    rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1, .timeout_ms = 2000,
                                    .extra = ", \"failure_scope\": \"any\""});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
