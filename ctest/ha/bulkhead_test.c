@@ -66,7 +66,7 @@ CASE(lookups_pass_hung_transfers)
 CASE(hung_workers_are_replaced)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000, .window = 64, .threshold = 64,
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = 64, .threshold = 64,
                                    .extra = few});
     batch_t *blocks[SLOTS], *good = block_on(&rig, 0, 50);
     kvpath_task_t tasks[SLOTS];
@@ -94,7 +94,7 @@ CASE(hung_workers_are_replaced)
 CASE(too_many_abandoned_fail_at_once)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000, .window = 64, .threshold = 64,
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = 64, .threshold = 64,
                                    .extra = ", \"posix_data_trans_concurrency\": 2"});
     enum { ENOUGH = 5 };
     batch_t *blocks[ENOUGH + 1];

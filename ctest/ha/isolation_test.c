@@ -199,7 +199,7 @@ CASE(a_late_create_is_not_renamed_over_the_block)
 CASE(a_generation_with_hung_writes_is_never_committed)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 2000, .window = 64, .threshold = 64});
+    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 4000, .window = 64, .threshold = 64});
     batch_t *block = block_on(&rig, 0, 0);
     CHECK_OK(dump(rig.store, &block->shards[0], 1)); /* the first shard is written */
     for (int at = 0; at < 2; at++) fault(&rig, at, "write data/* count=1 hang");
@@ -222,7 +222,7 @@ CASE(a_generation_with_hung_writes_is_never_committed)
 CASE(a_dropped_block_is_not_written_late)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000, .window = 64, .threshold = 64,
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = 64, .threshold = 64,
                                    .extra = ", \"commit_policy\": \"explicit\""});
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "write data/* count=1 hang");

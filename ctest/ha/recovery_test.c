@@ -12,7 +12,7 @@ enum { W = 4 };
 
 static options_t quick(void)
 {
-    return (options_t){.shape = whole, .window = W, .interval_s = 0.8, .probe_timeout_s = 0.75};
+    return (options_t){.shape = whole, .window = W, .interval_s = 1.6, .probe_timeout_s = 1.5};
 }
 
 static size_t io_threads(void) { return threads_named("ucm_health_io"); }
