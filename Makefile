@@ -3,6 +3,7 @@
 #   make demo-hang   the same, but that path stops answering
 #   make test   everything that CI checks
 #   make bench  the speed table against floor programs and fio (bench/README.md)
+#   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
 #   make setup  only installs what is missing
 
 BUILD ?= build
@@ -12,7 +13,7 @@ TEST_JOBS ?= $(shell expr 3 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: all demo demo-hang test setup build clean
+.PHONY: all demo demo-hang test wheel setup build clean
 all: build
 
 setup:
@@ -41,6 +42,11 @@ test: setup
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS)
+
+wheel:
+	@scripts/setup.sh wheel
+	cargo build --release --locked --lib
+	python/wheel.sh $(BUILD)/python target/release/libkvpath.so
 
 include bench/Makefile
 bench-tools: setup

@@ -22,10 +22,21 @@ need nm binutils
 need cmake cmake
 need pkg-config pkg-config
 # The tests mount a file system of their own; building and the demo do not.
-if [ "${1:-}" != demo ]; then
+case "${1:-}" in
+demo | wheel) ;;
+*)
     need fusermount3 fuse3
     need bindfs bindfs
-fi
+    ;;
+esac
+# The Python package and its tests; what they take from PyPI goes into virtual environments.
+case "${1:-}" in
+demo | demo-hang) ;;
+*)
+    need python3 python3
+    python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+    ;;
+esac
 
 rust_is_fine() {
     has cargo && has rustc && at_least "$(rustc --version | cut -d ' ' -f 2)" "$rust_wanted"
