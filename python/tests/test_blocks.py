@@ -72,6 +72,21 @@ class Blocks(StoreCase):
         task.wait()
         self.assertEqual(task.wait_results(), [])
 
+    def test_cancelling_or_forgetting_what_has_ended(self) -> None:
+        store = self.open()
+        data, back = self.stored(store, 1), bytearray(BLOCK)
+        task = store.load_block(block_id(1), back)
+        while not task.check():
+            task.cancel()
+        task.cancel()
+        self.assertIn(task.wait_results()[0], (Status.OK, Status.CANCELLED))
+        task.cancel()
+        task.forget()  # its result is here already
+        self.assertEqual(len(task.wait_results()), BLOCK // SHARD)
+        store.load_block(block_id(1), back).forget()
+        store.load_block(block_id(1), back).wait()
+        self.assertEqual(back, data)
+
     def test_json_text_and_paths_as_configuration(self) -> None:
         with kvpath.open(json.dumps(self.config())) as store:
             self.assertEqual(store.shape, kvpath.Shape(TENSOR, SHARD, BLOCK))

@@ -203,7 +203,7 @@ class Torch(StoreCase):
         store = self.open()
         elements = BLOCK // 8
         for bad in (
-            torch.zeros(2, BLOCK, dtype=torch.uint8).t()[:, 0],
+            torch.zeros(BLOCK, 2, dtype=torch.uint8)[:, 0],
             torch.zeros(elements, dtype=torch.complex64).conj(),
         ):
             with self.assertRaises(BufferError):

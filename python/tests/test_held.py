@@ -221,9 +221,11 @@ class Held(StoreCase):
 
     def test_dropped_store_is_closed_in_the_background(self) -> None:
         store, faults = self.hanging(kept=False)
-        core, target = store._core, bytearray(BLOCK)
+        core, target, closed = store._core, bytearray(BLOCK), threading.Event()
         task = store.load_block(block_id(1), target)
         faults.wait_held()
+        kvpath.set_log_callback(lambda _, name, __: closed.set() if name == "KV1008" else None)
+        self.addCleanup(kvpath.set_log_callback, None)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             del store
@@ -234,7 +236,8 @@ class Held(StoreCase):
             del task
             gc.collect()
         self.assertEqual([it.category for it in caught], [ResourceWarning])
-        core.close()  # waits for the thread that closes it
+        self.assertTrue(closed.wait(LIMIT_MS / 1000))
+        core.close()  # waits until the other thread is through
         self.assertTrue(self.resizable(target))
 
 

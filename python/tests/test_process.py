@@ -88,6 +88,8 @@ class Process(StoreCase):
 
     def test_interpreter_ends_with_an_open_store(self) -> None:
         done = self.python(
+            "import atexit\n"  # what is registered first runs last
+            "atexit.register(lambda: print(kvpath.logs._current is kvpath.logs._nothing))\n"
             "import kvpath, json, sys, threading\n"
             "kvpath.set_log_callback(lambda *_: None, 4)\n"
             "store = kvpath.open(json.loads(sys.argv[1]))\n"
@@ -96,7 +98,7 @@ class Process(StoreCase):
             "threading.Thread(target=store.load([]).wait).start()\n"
             "print('end')\n"
         )
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "end\n", ""))
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "end\nTrue\n", ""))
         self.assertEqual([it for it in os.listdir(f"{self.root}/data") if ".tmp" in it], [])
 
     @unittest.skipUnless(HAS_FAULTS, "not the library with faults on purpose")

@@ -31,6 +31,7 @@ EXIT_LIMIT_MS = 5000
 _REAPED_AT_ONCE = 8
 _LISTED_AT_ONCE = 256
 _TEXT_ATTEMPTS = 8
+_TEXT_ROOM_BYTES = 1024
 
 _open: set[Core] = set()
 """Stores of this process that were not closed."""
@@ -150,17 +151,16 @@ class Core:
     def text(self, function: Callable[..., int]) -> str:
         """A text of the library that grows between asking for its length and for itself."""
         length = c_size_t()
-        status = function(self.number, None, 0, byref(length))
+        status = int(function(self.number, None, 0, byref(length)))
         for _ in range(_TEXT_ATTEMPTS):
             ensure(status)
-            buffer = ctypes.create_string_buffer(length.value + 1024)
-            status = function(self.number, buffer, len(buffer), byref(length))
+            buffer = ctypes.create_string_buffer(length.value + _TEXT_ROOM_BYTES)
+            status = int(function(self.number, buffer, len(buffer), byref(length)))
             if status == 0:
                 return buffer.raw[: length.value].decode("utf-8", "replace")
-            if length.value < len(buffer):
-                break
-            status = 0
-        raise failure(status)
+            if length.value >= len(buffer):
+                status = 0  # it grew meanwhile
+        raise error_of(Status.RETRY, "the text grows faster than it can be copied")
 
     # The end.
 

@@ -34,7 +34,8 @@ class Store:
     Threads: every method from any thread at any time. `close` ends calls that wait in others.
     Blocking: only the constructor, `close`, the lookups, `commit` and `remove` wait for storage,
     each within the limit that it names and without the GIL; in asyncio use
-    `await asyncio.to_thread(store.lookup, ids)`. No calling thread enters the file system.
+    `await asyncio.to_thread(store.lookup, ids)`. No calling thread enters the file system. Ctrl-C
+    ends `Task.wait` early, and takes effect after the others have returned.
     Errors: every method raises ClosedError after `close`, and ForkedError in a process that was
     forked after the store was opened; such a process may only exit or exec.
     Dropping it unclosed is a ResourceWarning; it is then closed in the background. At the end of
