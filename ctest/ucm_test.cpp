@@ -1,9 +1,11 @@
 // The adapter for the C++ pipeline, driven through the pipeline's interface (a stand-in of it), in
-// its older and its newer version: this file is compiled once with each.
-#include <dlfcn.h>
-
+// its oldest and its newest version: this file is compiled once with each, and with the real one
+// where KVPATH_UCM_DIR names a checkout.
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <memory>
+#include <set>
 #include <thread>
 
 #include "check.h"
@@ -29,7 +31,7 @@ UC::Detail::Dictionary dictionary(const std::string &root)
     config.Set("posix_io_engine", std::string("psync"));
     config.Set("io_direct", false);
     config.SetNumber("data_dir_shard_bytes", 0);
-    config.Set("cpu_affinity_cores", std::vector<ssize_t>{});
+    config.Set("cpu_affinity_cores", std::vector<std::any>{}); // what it makes of []
     config.SetNumber("share_buffer_enable", 1); // another stage's
     config.Set<UC::StoreV1 *>("store_backend", nullptr);
     return config;
@@ -216,6 +218,70 @@ CASE(handles_that_nobody_waits_for)
     CHECK(store->Wait(last).Success());
 }
 
+// The keys of the configuration, as src/config/limits.rs lists them.
+static std::set<std::string> known_keys()
+{
+    std::set<std::string> keys;
+    std::ifstream source(KVPATH_TEST_KEYS);
+    bool inside = false;
+    for (std::string line; std::getline(source, line);) {
+        if (line.find("pub const KEYS") == 0) inside = true;
+        if (inside && line.find("];") == 0) return keys;
+        const auto from = line.find('"'), to = line.rfind('"');
+        if (inside && from != to) keys.insert(line.substr(from + 1, to - from - 1));
+    }
+    FAIL("no list of keys in %s", KVPATH_TEST_KEYS);
+}
+
+// A key that kvpath learns must reach it through the adapter, too.
+CASE(every_key_is_passed)
+{
+    UC::Detail::Dictionary config, health;
+    std::set<std::string> plain;
+    std::string json, wrong;
+    for (const auto &key : known_keys()) {
+        const auto dot = key.find('.');
+        if (dot == std::string::npos) {
+            plain.insert(key);
+            config.SetNumber(key, 1);
+        } else {
+            CHECK(key.substr(0, dot) == "store_health");
+            health.SetNumber(key.substr(dot + 1), 1);
+        }
+    }
+    CHECK(plain.size() > 40);
+    const auto &keys = kvpath::UcmConfig::Keys();
+    for (const auto &key : keys)
+        if (plain.count(key) == 0) FAIL("%s is no key of kvpath", key.c_str());
+    CHECK_EQ(keys.size(), plain.size());
+    config.Set("store_health", health);
+    CHECK(kvpath::UcmConfig::ToJson(config, json, wrong));
+    for (const auto &key : known_keys()) {
+        const auto name = key.substr(key.find('.') + 1); // all of it where there is no dot
+        const char *value = name == "enabled" ? "false" : "1";
+        CHECK_HAS(json.c_str(), ("\"" + name + "\":" + value).c_str());
+    }
+}
+
+// The pipeline's own default is buffered: a file system that refuses direct I/O must go on working
+// where nobody asked for it, and must be told of where somebody did.
+CASE(absent_io_direct_may_fall_back)
+{
+    UC::Detail::Dictionary config;
+    std::string json, wrong;
+    const char *fallback = "\"io_direct_fallback\":true";
+    CHECK(kvpath::UcmConfig::ToJson(config, json, wrong));
+    CHECK_HAS(json.c_str(), fallback);
+    config.Set("io_direct", true);
+    CHECK(kvpath::UcmConfig::ToJson(config, json, wrong));
+    CHECK(json.find("fallback") == std::string::npos);
+    config = UC::Detail::Dictionary();
+    config.Set("io_direct_fallback", false);
+    CHECK(kvpath::UcmConfig::ToJson(config, json, wrong));
+    CHECK_HAS(json.c_str(), "\"io_direct_fallback\":false");
+    CHECK(json.find(fallback) == std::string::npos);
+}
+
 CASE(dictionary_becomes_json)
 {
     UC::Detail::Dictionary config, health;
@@ -226,7 +292,7 @@ CASE(dictionary_becomes_json)
     config.Set("posix_gc_recycle_percent", 0.1);
     config.Set("posix_gc_trigger_threshold_ratio", 0.5f);
     config.Set("cpu_affinity_cores", std::vector<ssize_t>{0, 3});
-    config.Set("health_cores", std::vector<int>{7});
+    config.Set("health_cores", std::vector<std::any>{});
     config.Set("block_size", size_t(1) << 40);
     config.Set("unknown to kvpath", std::string("x"));
     health.Set("enabled", true);
@@ -239,7 +305,7 @@ CASE(dictionary_becomes_json)
          {"\"storage_backends\":\"/a \\\"b\\\"\\\\\\u000a:/c\"", "\"timeout_ms\":8000000000",
           "\"io_direct\":true", "\"posix_gc_recycle_percent\":0.1",
           "\"posix_gc_trigger_threshold_ratio\":0.5", "\"cpu_affinity_cores\":[0,3]",
-          "\"health_cores\":[7]", "\"block_size\":1099511627776", "\"device_id\":-1",
+          "\"health_cores\":[]", "\"block_size\":1099511627776", "\"device_id\":-1",
           "\"enabled\":false", "\"health_check_interval_s\":2.5", "\"failure_threshold\":3"})
         CHECK_HAS(json.c_str(), part);
     CHECK(json.find("unknown") == std::string::npos);

@@ -6,10 +6,15 @@
 //     #include <kvpath/ucm_store_v1.hpp>
 //     extern "C" UC::StoreV1 *MakePosixStore() { return new kvpath::UcmStoreV1; }
 //
-// It fits both versions of the interface, with CheckHealth and LookupOnReverse and without: these
-// two have no `override`. What it decides: an absent device_id is -1 (lookups only); kvpath's
-// outer breaker is off, because the pipeline wraps its own around each stage; the pipeline never
-// waits for some handles, which kvpath allows (results are kept, the oldest go first).
+// (kvpath's own build makes it with -DKVPATH_UCM_DIR=/path/to/the/pipeline.)
+//
+// It fits every version of the interface whose block ids have 16 bytes, with CheckHealth and
+// LookupOnReverse and without: these two have no `override`. What it decides: an absent device_id
+// is -1 (lookups only); an absent io_direct is "direct where the file system takes it", since the
+// pipeline's own default is buffered and works everywhere; kvpath's outer breaker is off, because
+// the pipeline wraps its own around each stage. The pipeline's cache stage skips the wait for
+// handles below the last one it waited for, and after a failure never waits for the rest; kvpath's
+// handles only grow, and results that nobody asks for are kept, the oldest go first.
 #ifndef KVPATH_UCM_STORE_V1_HPP
 #define KVPATH_UCM_STORE_V1_HPP
 
@@ -37,7 +42,8 @@ namespace kvpath
 class UcmConfig
 {
   public:
-    // Keys that kvpath knows; the dictionary also holds those of the other stages.
+    // Keys that kvpath knows, `store_health` apart; the dictionary also holds those of the other
+    // stages, and cannot be listed, so a key that is spelt wrongly is not seen.
     static const std::vector<std::string> &Keys()
     {
         static const std::vector<std::string> keys = {"storage_backends",
@@ -89,7 +95,9 @@ class UcmConfig
                                                       "posix_gc_heartbeat_interval_sec",
                                                       "posix_gc_stale_threshold_sec",
                                                       "reserve_free_percent",
-                                                      "quarantine_ttl_s"};
+                                                      "quarantine_ttl_s",
+                                                      "dir_mode",
+                                                      "file_mode"};
         return keys;
     }
 
@@ -104,6 +112,8 @@ class UcmConfig
             json += Text(key) + ":" + value + ",";
         }
         if (!config.Contains("device_id")) json += "\"device_id\":-1,";
+        if (!config.Contains("io_direct") && !config.Contains("io_direct_fallback"))
+            json += "\"io_direct_fallback\":true,";
         json += "\"store_health\":{\"enabled\":false";
         if (config.Contains("store_health")) {
             UC::Detail::Dictionary health;
@@ -180,6 +190,15 @@ class UcmConfig
     {
         return (One<T>(config, key, json) || ...);
     }
+    // What the pipeline makes of a list without elements, whose type it cannot know.
+    static bool EmptyList(const UC::Detail::Dictionary &config, const std::string &key,
+                          std::string &json)
+    {
+        std::vector<std::any> values;
+        if (!Take(config, key, values) || !values.empty()) return false;
+        json = "[]";
+        return true;
+    }
     template <class T>
     static bool One(const UC::Detail::Dictionary &config, const std::string &key, std::string &json)
     {
@@ -191,7 +210,8 @@ class UcmConfig
     static bool Value(const UC::Detail::Dictionary &config, const std::string &key,
                       std::string &json)
     {
-        return AnyOf<std::string, ssize_t, bool, double, std::vector<std::string>,
+        return EmptyList(config, key, json) ||
+               AnyOf<std::string, ssize_t, bool, double, std::vector<std::string>,
                      std::vector<ssize_t>, std::vector<double>, std::vector<bool>, int, unsigned,
                      std::size_t, long long, unsigned long long, float, const char *,
                      std::vector<int>, std::vector<unsigned>, std::vector<std::size_t>,
@@ -226,6 +246,7 @@ class UcmStoreV1 : public UC::StoreV1
             return UC::Status{KVPATH_INVALID_PARAM, wrong + " has a type that kvpath cannot take"};
         return Result(kvpath_open(json.c_str(), &store_));
     }
+    // Begins with the name by which the pipeline's metrics know this stage.
     std::string Readme() const override
     {
         return std::string("PosixStore (kvpath ") + kvpath_version() + ")";

@@ -1,4 +1,5 @@
-// The newer of the two versions of the pipeline's store interface, as a stand-in (../types.h).
+// The newest version of the pipeline's store interface, as a stand-in (../types.h). Versions
+// between the two have CheckHealth alone, or lack the overloads with a default.
 #ifndef KVPATH_TEST_UCM_STORE_V1_H
 #define KVPATH_TEST_UCM_STORE_V1_H
 
@@ -20,8 +21,16 @@ class StoreV1
     virtual Expected<Detail::TaskHandle> Dump(Detail::TaskDesc task) = 0;
     virtual Expected<bool> Check(Detail::TaskHandle task) = 0;
     virtual Status Wait(Detail::TaskHandle task) = 0;
-    virtual Status CheckHealth() = 0;
+    virtual Status CheckHealth() { return Status::OK(); }
     virtual Expected<ssize_t> LookupOnReverse(const Detail::BlockId *blocks, size_t num) = 0;
+    virtual Expected<ssize_t> LookupOnPrefix(const Detail::BlockId *blocks, size_t num, uint64_t)
+    {
+        return LookupOnPrefix(blocks, num);
+    }
+    virtual Expected<Detail::TaskHandle> Dump(Detail::TaskDesc task, uint64_t)
+    {
+        return Dump(std::move(task));
+    }
 
   protected:
     StoreV1() = default;

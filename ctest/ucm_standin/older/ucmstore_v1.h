@@ -1,4 +1,4 @@
-// The older of the two versions of the pipeline's store interface, as a stand-in (../types.h).
+// The oldest version of the pipeline's store interface, as a stand-in (../types.h).
 #ifndef KVPATH_TEST_UCM_STORE_V1_H
 #define KVPATH_TEST_UCM_STORE_V1_H
 
