@@ -2,6 +2,7 @@
 // its oldest and its newest version: this file is compiled once with each, and with the real one
 // where KVPATH_UCM_DIR names a checkout.
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -280,6 +281,30 @@ CASE(absent_io_direct_may_fall_back)
     CHECK(kvpath::UcmConfig::ToJson(config, json, wrong));
     CHECK_HAS(json.c_str(), "\"io_direct_fallback\":false");
     CHECK(json.find(fallback) == std::string::npos);
+}
+
+// kvpath takes absolute paths only; the pipeline's store takes any, so a relative one is meant from
+// the working directory at Setup.
+CASE(relative_paths_become_absolute)
+{
+    const std::string root = temp_dir();
+    std::filesystem::create_directories(root + "/one/two");
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(root + "/one");
+    auto config = dictionary("./two");
+    auto store = set_up(config);
+    config.Set("storage_backends", std::string("two:..:" + root));
+    std::string json, wrong;
+    CHECK(kvpath::UcmConfig::ToJson(config, json, wrong));
+    const auto here = std::filesystem::current_path().string();
+    CHECK_HAS(json.c_str(), (":\"" + here + "/two:" + here + "/..:" + root + "\"").c_str());
+    std::filesystem::current_path(before);
+    batch_t *blocks = batch(shape, 1, 1, 0);
+    batch_fill(blocks);
+    CHECK(store->Wait(value(store->Dump(task_of(blocks)))).Success());
+    CHECK(exists(block_path((root + "/one/two").c_str(), &blocks->shards[0].block, 0)));
+    std::unique_ptr<UC::StoreV1> empty(MakePosixStore());
+    CHECK_EQ(empty->Setup(dictionary("")).Underlying(), KVPATH_INVALID_PARAM);
 }
 
 CASE(dictionary_becomes_json)

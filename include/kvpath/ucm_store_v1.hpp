@@ -10,11 +10,12 @@
 //
 // It fits every version of the interface whose block ids have 16 bytes, with CheckHealth and
 // LookupOnReverse and without: these two have no `override`. What it decides: an absent device_id
-// is -1 (lookups only); an absent io_direct is "direct where the file system takes it", since the
-// pipeline's own default is buffered and works everywhere; kvpath's outer breaker is off, because
-// the pipeline wraps its own around each stage. The pipeline's cache stage skips the wait for
-// handles below the last one it waited for, and after a failure never waits for the rest; kvpath's
-// handles only grow, and results that nobody asks for are kept, the oldest go first.
+// is -1 (lookups only); relative paths start at the working directory; an absent io_direct is
+// "direct where the file system takes it", since the pipeline's own default is buffered and works
+// everywhere; kvpath's outer breaker is off, because the pipeline wraps its own around each stage.
+// The pipeline's cache stage skips the wait for handles below the last one it waited for, and after
+// a failure never waits for the rest; kvpath's handles only grow, and results that nobody asks for
+// are kept, the oldest go first.
 #ifndef KVPATH_UCM_STORE_V1_HPP
 #define KVPATH_UCM_STORE_V1_HPP
 
@@ -25,10 +26,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <locale>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -108,7 +111,9 @@ class UcmConfig
         for (const auto &key : Keys()) {
             std::string value;
             if (!config.Contains(key)) continue;
-            if (!Value(config, key, value)) return wrong = key, false;
+            if (!(key == "storage_backends" && Paths(config, key, value)) &&
+                !Value(config, key, value))
+                return wrong = key, false;
             json += Text(key) + ":" + value + ",";
         }
         if (!config.Contains("device_id")) json += "\"device_id\":-1,";
@@ -182,6 +187,33 @@ class UcmConfig
             json += Json(static_cast<T>(values[at])); // vector<bool> gives proxies
         }
         return json + "]";
+    }
+
+    // The pipeline's store takes relative paths, kvpath does not: they are meant from the working
+    // directory of now.
+    static std::string Absolute(const std::string &path)
+    {
+        std::error_code failed;
+        const auto whole = std::filesystem::absolute(path, failed);
+        return path.empty() || failed ? path : whole.string(); // kvpath says what is wrong
+    }
+    static bool Paths(const UC::Detail::Dictionary &config, const std::string &key,
+                      std::string &json)
+    {
+        std::vector<std::string> paths;
+        if (Take(config, key, paths)) {
+            for (auto &path : paths) path = Absolute(path);
+            json = Json(paths);
+            return true;
+        }
+        std::string list, joined;
+        if (!Take(config, key, list)) return false;
+        for (std::size_t from = 0, to = 0; to != std::string::npos; from = to + 1) {
+            to = list.find(':', from);
+            joined += (from == 0 ? "" : ":") + Absolute(list.substr(from, to - from));
+        }
+        json = Json(joined);
+        return true;
     }
 
     template <class... T>
