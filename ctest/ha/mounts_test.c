@@ -82,6 +82,49 @@ CASE(a_path_that_falls_off_is_excluded)
     rig_stop(&rig);
 }
 
+/* R7, R24: the path falls off while a directory is made again that had been lost: nothing is stored
+ * in what is there then, and the dump goes on to the next path. */
+CASE(a_directory_is_made_where_the_path_fell_off_meanwhile)
+{
+    rig_t rig;
+    char stand_in[FAULTFS_TEXT_BYTES];
+    rig_start(&rig, 2, (options_t){.shape = whole});
+    batch_t *block = block_on(&rig, 0, 0);
+    CHECK(rmdir(text("%s/data", rig.storage)) == 0);
+    fault(&rig, 0, "mkdir data count=1 hang");
+    kvpath_task_t task = begin_dump(&rig, block);
+    wait_hung(&rig, 0, 1, "mkdir");
+    CHECK(faultfs_command(&rig.fs[0], stand_in, sizeof stand_in, "vanish") == 0);
+    release(&rig, 0);
+    CHECK_OK(finish(&rig, task));
+    CHECK_EQ(count_files(stand_in, NULL), 0);
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), whole.block);
+    tell(&rig, 0, "return");
+    rig_stop(&rig);
+}
+
+/* The same with a probe that has seen the storage and then waits: it makes no directory. */
+CASE(a_probe_makes_no_directory_where_the_path_fell_off_meanwhile)
+{
+    rig_t rig;
+    char stand_in[FAULTFS_TEXT_BYTES];
+    options_t slow = quick();
+    slow.interval_s = 1;
+    rig_start(&rig, 2, slow);
+    exclude(&rig, 0);
+    fault(&rig, 0, "create data/probe-* count=1 hang");
+    wait_hung(&rig, 0, 1, "create");
+    CHECK(faultfs_command(&rig.fs[0], stand_in, sizeof stand_in, "vanish") == 0);
+    uint64_t failed = health_of(&rig, 0).probe_failures;
+    release(&rig, 0);
+    while (health_of(&rig, 0).probe_failures <= failed + 1)
+        wait_seen(&rig, 0, "lookup", ".kvpath", 1);
+    CHECK(!exists(text("%s/data", stand_in)));
+    tell(&rig, 0, "return");
+    wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
+    rig_stop(&rig);
+}
+
 /* Dumps find out as well: R24 covers the creation of a temporary (within a second). */
 CASE(nothing_is_dumped_beside_the_storage)
 {

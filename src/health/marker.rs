@@ -242,7 +242,8 @@ fn write_synced(fd: &OwnedFd, bytes: &[u8]) -> Result<(), Failure> {
     file::sync_all(fd).map_err(at(Step::Fsync))
 }
 
-fn sync_directory(root: &str) -> Result<(), Failure> {
+/// Syncs the names in a root.
+pub(super) fn sync_directory(root: &str) -> Result<(), Failure> {
     let fd = file::open_directory(&c_path(root)?).map_err(at(Step::Open))?;
     match file::sync_all(&fd) {
         // Some file systems cannot sync a directory; the marker is in their hands then.

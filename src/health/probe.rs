@@ -167,9 +167,8 @@ fn write_and_read(
     let target = format!("{path}/probe-{nonce:016x}.{}-0.tmp", params.writer);
     let file = c_path(&target)?;
     let fd = match create(params, &file) {
-        // Only now, with the marker seen, may a directory that was lost be made again (R7).
         Err(failure) if failure.os() == Some(libc::ENOENT) => {
-            make_directory(&directory, params.dir_mode)?;
+            make_lost_directory(params, &directory)?;
             path.clone_from(&target);
             create(params, &file)?
         }
@@ -195,6 +194,17 @@ fn create(params: &ProbeParams, path: &CStr) -> Result<OwnedFd, Failure> {
             file::unlink(path).ok();
         }
         Failure::errno(Step::Open, errno)
+    })
+}
+
+/// Only with the marker seen may a directory that was lost be made again (R7). It is looked at
+/// anew: the path may have fallen off since, and do so just now.
+fn make_lost_directory(params: &ProbeParams, path: &CStr) -> Result<(), Failure> {
+    check_marker(params)?;
+    make_directory(path, params.dir_mode)?;
+    check_marker(params).map(drop).inspect_err(|_| {
+        // Best effort: blocks would be put into it.
+        file::remove_directory(path).ok();
     })
 }
 

@@ -16,7 +16,7 @@ use super::marker::{NAME, Uuid};
 use super::recovery::timed_out;
 use super::storage::{self, Halt, Seen};
 pub use super::storage::{CheckFailure, Checked, RootId};
-use crate::config::Config;
+use crate::config::{CommitSync, Config};
 use crate::error::{Error, Status};
 
 /// Directories made in one step, so that a limit is not held against their number.
@@ -37,6 +37,8 @@ pub struct StartupParams {
     pub direct: bool,
     /// `io_direct_fallback` (R33).
     pub direct_fallback: bool,
+    /// `commit_sync` is `full`: the names of the `dir`s must survive a power loss, too.
+    pub sync_names: bool,
     /// `create_storage` (R8).
     pub create_storage: bool,
     /// `require_same_storage` (R8).
@@ -58,6 +60,7 @@ impl StartupParams {
             file_mode: config.file_mode,
             direct: config.io_direct,
             direct_fallback: config.io_direct_fallback,
+            sync_names: config.commit_sync == CommitSync::Full,
             create_storage: config.create_storage,
             require_same_storage: config.require_same_storage,
             writer,
@@ -266,6 +269,10 @@ impl Run<'_> {
             if done.is_err() {
                 return Ok(done);
             }
+        }
+        if self.params.sync_names {
+            // Not only where some were made: whoever made the others may not have synced them.
+            return self.step(index, move |params, _| storage::sync_names(params, index));
         }
         Ok(Ok(()))
     }

@@ -21,6 +21,7 @@ fn params(roots: &[&str]) -> StartupParams {
         file_mode: 0o644,
         direct: true,
         direct_fallback: false,
+        sync_names: false,
         create_storage: true,
         require_same_storage: false,
         writer: "w1".to_owned(),

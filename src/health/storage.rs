@@ -227,6 +227,12 @@ pub(super) fn make_directories(
     Ok(())
 }
 
+/// Syncs the root, in which the data directories are.
+pub(super) fn sync_names(params: &StartupParams, index: usize) -> Result<(), CheckFailure> {
+    let root = params.roots[index].as_str();
+    marker::sync_directory(root).map_err(|failure| CheckFailure::new(failure, root))
+}
+
 /// Checks one backend: marker, `dir`s, probe (R10).
 pub(super) fn check_one(
     params: &StartupParams,

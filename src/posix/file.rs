@@ -192,6 +192,12 @@ pub fn make_directory(path: &CStr, mode: u32) -> Result<(), i32> {
     retry(|| unsafe { libc::chmod(path.as_ptr(), kept | mode) }).map(drop)
 }
 
+/// Removes an empty directory.
+pub fn remove_directory(path: &CStr) -> Result<(), i32> {
+    // SAFETY: the name is terminated and lives during the call.
+    retry(|| unsafe { libc::rmdir(path.as_ptr()) }).map(drop)
+}
+
 /// Sets the file's times to the storage's now. Needs no ownership beyond the right to write.
 pub fn touch(path: &CStr) -> Result<(), i32> {
     let at = libc::AT_FDCWD;

@@ -127,6 +127,13 @@ impl Progress {
         })
     }
 
+    /// Whether there are shards that only the cache of `lane` may hold.
+    #[must_use]
+    pub fn cached_at(&self, lane: usize) -> bool {
+        let only = Shard::Written { lane, level: Level::Cached };
+        self.shards.contains(&only)
+    }
+
     /// Whether every written shard is synced.
     #[must_use]
     pub fn synced(&self) -> bool {

@@ -80,6 +80,8 @@ pub enum Work {
         rewrite: Option<Shards>,
         /// First sync what was written through this backend (R42).
         detour: Option<usize>,
+        /// A sync of the temporary through this backend was begun and has not succeeded.
+        syncing: Option<usize>,
     },
     /// Remove a block.
     Remove {

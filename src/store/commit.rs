@@ -26,7 +26,7 @@ impl Core {
     ) {
         let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
         let rewrite = rewrite.map(|(shards, _)| shards);
-        let work = Work::Commit { generation, waiters, rewrite, detour: None };
+        let work = Work::Commit { generation, waiters, rewrite, detour: None, syncing: None };
         let id = self.add_chain(work, block);
         // Nearly always nothing hangs, and this is on the path of every block.
         let hangs = self.lanes.iter().any(|lane| lane.abandoned > 0);
@@ -91,14 +91,30 @@ impl Core {
         true
     }
 
-    /// The sync through the old backend failed: what only it holds is lost. Says whether there was
-    /// such a sync.
-    pub(super) fn detour_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
+    /// A sync through a backend failed or was given up: what only its cache holds is lost. Another
+    /// sync would say nothing about it, since the kernel forgets what it could not write. Says
+    /// whether something was lost.
+    pub(super) fn sync_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
         let Some(chain) = self.chains.get_mut(&id) else { return false };
-        let Work::Commit { detour, .. } = &mut chain.work else { return false };
-        let Some(lane) = detour.take() else { return false };
+        let block = chain.block;
+        let Work::Commit { generation, detour, syncing, .. } = &mut chain.work else {
+            return false;
+        };
+        let (detour, syncing) = (detour.take(), syncing.take());
+        let progress = self.blocks.live(&block, *generation);
+        let cached = |lane: &usize| progress.is_some_and(|progress| progress.cached_at(*lane));
+        let Some(lane) = detour.or_else(|| syncing.filter(cached)) else { return false };
         self.cached_lost(id, lane, now, fx);
         true
+    }
+
+    /// A sync of the temporary through `lane` begins.
+    pub(super) fn sync_begins(&mut self, id: ChainId, lane: usize) {
+        if let Some(chain) = self.chains.get_mut(&id)
+            && let Work::Commit { syncing, .. } = &mut chain.work
+        {
+            *syncing = Some(lane);
+        }
     }
 
     /// The sync through the old backend is done: on with the commit.
@@ -124,7 +140,10 @@ impl Core {
         });
         let error = Error::new(
             Status::OsError,
-            format!("commit of block {block}: shards are only in the cache of a lost path{why}"),
+            format!(
+                "commit of block {block}: shards are only in the cache of a path that is lost or \
+                 cannot sync them; dump all its shards again{why}"
+            ),
         );
         self.end(id, Err(error), now, fx);
     }
@@ -193,36 +212,51 @@ impl Core {
         now: Time,
     ) -> Verdict {
         let lane = attempt.lane;
-        let Some(Chain { work: Work::Commit { detour, generation, .. }, block, .. }) =
+        let Some(Chain { work: Work::Commit { detour, syncing, generation, .. }, block, .. }) =
             self.chains.get_mut(&id)
         else {
             return Verdict::NotFound;
         };
-        let (detour, generation, block) = (*detour, *generation, *block);
+        let (detoured, generation, block) = (detour.is_some(), *generation, *block);
+        if !matches!(outcome, Err(ref failure) if failure.os() != Some(libc::ENOENT)) {
+            *syncing = None;
+        }
+        let block_bytes = self.rules.shape.map(|shape| shape.block_bytes);
+        if matches!(&outcome, Ok(Done::Info(info)) if info.bytes == block_bytes) {
+            // The temporary has its final name: nothing is left to sync through another path.
+            *detour = None;
+        }
         let replace = !self.lanes[lane].no_replace;
         match (&attempt.step, outcome) {
             (Step::SyncTemporary, Ok(_)) => {
                 if let Some(progress) = self.blocks.live(&block, generation) {
                     progress.set_synced(lane);
                 }
-                if detour.is_some() {
+                if detoured {
                     return Verdict::Success(Done::Unit);
                 }
                 Verdict::Next(Step::Rename { replace })
             }
-            (Step::Rename { .. }, Ok(_)) => self.renamed(),
-            (Step::DropTemporary, Ok(_)) => Verdict::Success(Done::Unit),
+            (Step::Rename { .. } | Step::DropTemporary, Ok(_)) => self.renamed(),
             (Step::DropTemporary, Err(failure)) if failure.os() == Some(libc::ENOENT) => {
-                Verdict::Success(Done::Unit)
+                self.renamed()
+            }
+            (Step::SyncFinal, Ok(_)) => Verdict::Next(Step::DropTemporary),
+            // Removed meanwhile by somebody else.
+            (Step::SyncFinal, Err(failure)) if failure.os() == Some(libc::ENOENT) => {
+                Verdict::Next(Step::DropTemporary)
             }
             (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
-                let whole = info.bytes == self.rules.shape.map(|shape| shape.block_bytes);
+                let whole = info.bytes == block_bytes;
                 match (taken, whole) {
+                    (true, true) if self.rules.commit_sync == CommitSync::Full => {
+                        Verdict::Next(Step::SyncFinal)
+                    }
                     (true, true) => Verdict::Next(Step::DropTemporary),
                     // A file of another size is in the way: replaced (R40).
                     (true, false) => Verdict::Next(Step::Rename { replace: true }),
                     // The rename was done before, through this path or another (R42).
-                    (false, true) => Verdict::Success(Done::Unit),
+                    (false, true) => self.renamed(),
                     (false, false) => self.vanished(),
                 }
             }
@@ -241,6 +275,7 @@ impl Core {
         }
     }
 
+    /// The block has its name. Whoever gave it may not have synced the directory.
     fn renamed(&self) -> Verdict {
         match self.rules.commit_sync {
             CommitSync::Full => Verdict::Next(Step::SyncDir),

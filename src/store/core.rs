@@ -18,6 +18,7 @@ use super::chain::{Chain, ChainId, Class, Place, Work};
 use super::effects::Effects;
 use super::layout::Layout;
 use super::rules::Rules;
+use super::step::Step;
 use super::task::Tasks;
 use super::types::BlockId;
 use crate::clock::{Clock, Time};
@@ -203,6 +204,9 @@ impl Core {
                 Class::Metadata | Class::Idle => self.rules.metadata_limit,
             }
         };
+        if step == Step::SyncTemporary {
+            self.sync_begins(id, lane);
+        }
         let chain = self.chains.get_mut(&id)?;
         chain.attempts += 1;
         chain.first_lane.get_or_insert(lane);

@@ -210,7 +210,7 @@ impl Core {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
         }
-        if self.detour_failed(id, now, fx) {
+        if self.sync_failed(id, now, fx) {
             return;
         }
         self.route(id, now, fx);
@@ -253,7 +253,13 @@ impl Core {
                 self.dump_failed(id, generation, &shards, &result, close, now, fx);
                 self.tell(also, &result, fx);
             }
-            Work::Commit { generation, waiters, .. } => {
+            Work::Commit { generation, waiters, syncing, .. } => {
+                if let Some(lane) = syncing
+                    && let Some(progress) = self.blocks.live(&chain.block, generation)
+                {
+                    // Given up with its chain: what it left unsynced is not trusted again.
+                    progress.lose(lane);
+                }
                 let generation = (chain.block, generation);
                 self.commit_ended(generation, waiters, &result, chain.vanished, now, fx);
             }

@@ -31,6 +31,8 @@ pub enum Step {
     Main,
     /// Make the block's `dir` again (R7), then create again.
     MakeDir,
+    /// Sync the root, in which the `dir` was made (`commit_sync: full`).
+    SyncRoot,
     /// Sync the temporary.
     SyncTemporary,
     /// Give the temporary its final name, replacing what is there or not.
@@ -44,6 +46,8 @@ pub enum Step {
         /// The name was taken.
         taken: bool,
     },
+    /// Sync the file that was there already (`commit_sync: full`): its writer may not have.
+    SyncFinal,
     /// Remove the temporary: the file that was there already wins (R40).
     DropTemporary,
     /// Sync the directory (`commit_sync: full`).
@@ -136,6 +140,10 @@ impl Core {
                 no_replace: !replace,
             },
             Step::StatFinal { .. } => OpKind::Stat { path: self.layout.block_path(lane, &block) },
+            Step::SyncFinal => {
+                OpKind::Sync { path: self.layout.block_path(lane, &block), directory: false }
+            }
+            Step::SyncRoot => OpKind::Sync { path: self.layout.below(lane, ""), directory: true },
             Step::DropTemporary => OpKind::Unlink { path: self.temporary(id, lane)? },
             Step::SyncDir => {
                 OpKind::Sync { path: self.layout.dir_path(lane, &block), directory: true }
@@ -323,7 +331,16 @@ impl Core {
             return Verdict::NotFound;
         };
         let failure = match outcome {
-            Ok(Done::Unit) if attempt.step == Step::MakeDir => return Verdict::Next(Step::Main),
+            Ok(Done::Unit)
+                if attempt.step == Step::MakeDir && self.rules.commit_sync == CommitSync::Full =>
+            {
+                return Verdict::Next(Step::SyncRoot);
+            }
+            Ok(Done::Unit) if matches!(attempt.step, Step::MakeDir | Step::SyncRoot) => {
+                // Once more: the path may have fallen off before the `dir` was made (R24).
+                let again = if check { Step::Marker(Then::Main) } else { Step::Main };
+                return Verdict::Next(again);
+            }
             Ok(done) => return Verdict::Success(done),
             Err(failure) => failure,
         };

@@ -32,7 +32,7 @@ impl Attempt {
             (S::Main, Class::Idle) => Step::List,
             (S::Main, Class::Metadata) | (S::DropTemporary, _) => Step::Remove,
             (S::MakeDir, _) => Step::Mkdir,
-            (S::SyncTemporary | S::SyncDir, _) => Step::Fsync,
+            (S::SyncTemporary | S::SyncFinal | S::SyncDir | S::SyncRoot, _) => Step::Fsync,
             (S::Rename { .. }, _) => Step::Rename,
         }
     }

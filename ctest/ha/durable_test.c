@@ -1,0 +1,139 @@
+/* What must be synced before a block counts as stored, on paths that fail meanwhile (R42, R43). */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ha.h"
+
+/* Dumps the two shards of a block of shape `pair` in two tasks; gives the second one's status. */
+static kvpath_status_t dump_in_two(rig_t *rig, batch_t *block)
+{
+    CHECK_OK(dump(rig->store, block->shards, 1));
+    return dump(rig->store, block->shards + 1, 1);
+}
+
+/* The rename through one path is done, but late: the sync through that path, which the commit
+ * through the other one asks for, finds no temporary. The block is stored then; it is not asked for
+ * again and again. */
+CASE(a_block_renamed_late_needs_no_sync)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.buffered = true, .timeout_ms = 10000, .extra =
+                                   ", \"commit_sync\": \"none\""});
+    batch_t *block = block_on(&rig, 0, 0);
+    CHECK_OK(dump(rig.store, block->shards, 1));
+    long long rename = fault(&rig, 0, "rename * count=1 hang");
+    kvpath_task_t task = 0;
+    CHECK_OK(kvpath_dump(rig.store, block->shards + 1, 1, &task));
+    wait_hung(&rig, 0, 1, "rename");
+    fault(&rig, 0, "lookup *.tmp always hang");
+    wait_hung(&rig, 0, 1, "lookup"); /* the rename was given up; it is the sync that looks */
+    tell(&rig, 0, "release %lld", rename);
+    heal(&rig, 0);
+    release(&rig, 0);
+    CHECK_OK(finish(&rig, task));
+    load_right(&rig, block);
+    wait_at_rest(&rig);
+    rig_stop(&rig);
+}
+
+/* Where a sync fails, the kernel forgets what it could not write: another sync that succeeds says
+ * nothing. The block is not committed before its bytes were written again. */
+CASE(bytes_whose_sync_failed_are_written_again)
+{
+    for (int n = 1; n <= 2; n++) {
+        rig_t rig;
+        rig_start(&rig, n, (options_t){.buffered = true, .extra = ", \"commit_sync\": \"data\""});
+        batch_t *block = block_on(&rig, 0, 0);
+        fault(&rig, 0, "fsync data/* count=1 fail EIO");
+        CHECK_STATUS(dump_in_two(&rig, block), KVPATH_OS_ERROR);
+        CHECK_HAS(kvpath_last_error(), "dump all its shards again");
+        CHECK(!exists(text("%s/%s", rig.storage, file_of(block))));
+        forget_counts(&rig);
+        CHECK_OK(dump_in_two(&rig, block));
+        long long writes = 0, syncs = 0;
+        for (int at = 0; at < n; at++) {
+            writes += seen(&rig, at, "write", files_of(block));
+            syncs += seen(&rig, at, "fsync", files_of(block));
+        }
+        CHECK_EQ(writes, 2);
+        CHECK_EQ(syncs, 1);
+        load_right(&rig, block);
+        rig_stop(&rig);
+    }
+}
+
+/* The same where the sync hangs, and the task ends before it does. */
+CASE(bytes_whose_sync_was_given_up_are_written_again)
+{
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.buffered = true, .timeout_ms = 2000, .extra =
+                                   ", \"commit_sync\": \"data\""});
+    batch_t *block = block_on(&rig, 0, 0);
+    fault(&rig, 0, "fsync data/* count=1 hang");
+    CHECK_STATUS(dump_in_two(&rig, block), KVPATH_TIMEOUT);
+    release_failing(&rig, 0, "EIO");
+    wait_at_rest(&rig);
+    forget_counts(&rig);
+    CHECK_OK(dump_in_two(&rig, block));
+    CHECK_EQ(seen(&rig, 0, "write", files_of(block)), 2);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+/* commit_sync "full": a block that was there already is as safe as one that this store named. Its
+ * writer may have synced nothing. */
+CASE(full_syncs_a_block_that_was_there)
+{
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.extra = ", \"commit_sync\": \"none\""});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    CHECK_OK(kvpath_close(rig.store));
+    rig_open(&rig, (options_t){.extra = ", \"commit_sync\": \"full\""});
+    forget_counts(&rig);
+    dump_batch(rig.store, block);
+    CHECK(seen(&rig, 0, "fsync", file_of(block)) >= 1);
+    CHECK(seen(&rig, 0, "fsyncdir", "data") >= 1);
+    rig_stop(&rig);
+}
+
+/* The name was given through one path and could not be synced there: the next one does. */
+CASE(full_syncs_a_name_given_through_another_path)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.extra = ", \"commit_sync\": \"full\""});
+    batch_t *block = block_on(&rig, 0, 0);
+    fault(&rig, 0, "fsyncdir data always fail EIO");
+    dump_batch(rig.store, block);
+    CHECK(seen(&rig, 1, "fsyncdir", "data") >= 1);
+    fault(&rig, 1, "fsyncdir data always fail EIO");
+    batch_t *other = block_on(&rig, 1, 1);
+    batch_fill(other);
+    CHECK_STATUS(dump(rig.store, other->shards, other->count), KVPATH_OS_ERROR);
+    heal(&rig, 0);
+    heal(&rig, 1);
+    rig_stop(&rig);
+}
+
+/* A directory of blocks is a name in the root, which must be safe, too: those that are there when
+ * the store is opened, whoever made them, and one that is made while it runs (R7). */
+CASE(full_syncs_the_names_of_directories)
+{
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.extra = ", \"commit_sync\": \"none\""});
+    CHECK_OK(kvpath_close(rig.store));
+    forget_counts(&rig);
+    rig_open(&rig, (options_t){.extra = ", \"commit_sync\": \"full\""});
+    CHECK(seen(&rig, 0, "fsyncdir", ".") >= 1);
+    wait_at_rest(&rig);
+    CHECK(rmdir(text("%s/data", rig.storage)) == 0);
+    forget_counts(&rig);
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    CHECK_EQ(seen(&rig, 0, "mkdir", "data"), 1);
+    CHECK_EQ(seen(&rig, 0, "fsyncdir", "."), 1);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
