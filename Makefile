@@ -2,6 +2,8 @@
 #   make demo   builds, and runs a real workload over three paths of which one fails part-way
 #   make demo-hang   the same, but that path stops answering
 #   make test   everything that CI checks
+#   make crash  kills writers many times, and replays power losses at every moment
+#   make soak   hours of faults, if wanted: SOAK_SECONDS, SOAK_SEED, SOAK_ENGINES
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
 #   make setup  only installs what is missing
@@ -13,7 +15,7 @@ TEST_JOBS ?= $(shell expr 3 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: all demo demo-hang test wheel setup build clean
+.PHONY: all demo demo-hang test wheel crash soak setup build clean
 all: build
 
 setup:
@@ -47,6 +49,23 @@ wheel:
 	@scripts/setup.sh wheel
 	cargo build --release --locked --lib
 	python/wheel.sh $(BUILD)/python target/release/libkvpath.so
+
+# Rounds in which writers are killed, for each engine; CI does 30.
+CRASH_ROUNDS ?= 500
+CRASH_SEED ?= $(shell date +%s)
+SOAK_SECONDS ?= 60
+SOAK_SEED ?= $(shell date +%s)
+# One after the other, SOAK_SECONDS each.
+SOAK_ENGINES ?= psync aio io_uring
+
+crash: build
+	KVPATH_CRASH_ROUNDS=$(CRASH_ROUNDS) KVPATH_CRASH_SEED=$(CRASH_SEED) \
+	    ctest --test-dir $(BUILD) --verbose --timeout 36000 -R '(^|\.)crash\.two_writers'
+
+soak: build
+	set -e; for engine in $(SOAK_ENGINES); do \
+	    KVPATH_SOAK_SECONDS=$(SOAK_SECONDS) KVPATH_SOAK_SEED=$(SOAK_SEED) \
+	    KVPATH_TEST_ENGINE=$$engine $(BUILD)/ctest/soak/soak chaos; done
 
 include bench/Makefile
 bench-tools: setup
