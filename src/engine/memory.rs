@@ -108,19 +108,49 @@ impl Memory {
         }
     }
 
-    /// Copies the transfer's bytes at `offset` to `to`.
+    /// Copies the transfer's bytes at `offset` to `to`, which is read again soon: the kernel copies
+    /// it on.
     ///
     /// # Safety
     /// The caller is inside the gate of an attempt whose task has not ended, so the segments are
     /// valid for reads; `to` does not overlap them.
     pub unsafe fn copy_out(&self, offset: u64, to: &mut [u8]) {
+        let copy = |from: *const u8, to: *mut u8, bytes| {
+            // SAFETY: `copy_out_by`'s promise.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) };
+        };
+        // SAFETY: the function's contract.
+        unsafe { self.copy_out_by(offset, to, copy) };
+    }
+
+    /// As [`Memory::copy_out`], where only a device reads `to`.
+    ///
+    /// # Safety
+    /// As for [`Memory::copy_out`].
+    pub unsafe fn copy_out_to_device(&self, offset: u64, to: &mut [u8]) {
+        // SAFETY: `copy_out_by`'s promise.
+        let copy = |from: *const u8, to: *mut u8, bytes| unsafe { stream::copy(from, to, bytes) };
+        // SAFETY: the function's contract.
+        unsafe { self.copy_out_by(offset, to, copy) };
+    }
+
+    /// `copy` gets sources that are valid for reads of as many bytes as their targets are for
+    /// writes.
+    ///
+    /// # Safety
+    /// As for [`Memory::copy_out`].
+    unsafe fn copy_out_by(
+        &self,
+        offset: u64,
+        to: &mut [u8],
+        copy: impl Fn(*const u8, *mut u8, usize),
+    ) {
         let mut done = 0;
         for part in self.range(offset, to.len()) {
             // SAFETY: `done + part.bytes()` never passes `to.len()` (range gives at most that many
             // bytes).
             let target = unsafe { to.as_mut_ptr().add(done) };
-            // SAFETY: the function's contract: valid for reads, no overlap.
-            unsafe { std::ptr::copy_nonoverlapping(part.pointer(), target, part.bytes()) };
+            copy(part.pointer(), target, part.bytes());
             done += part.bytes();
         }
     }
@@ -147,6 +177,9 @@ mod tests {
         // SAFETY: both arrays live here and nobody else uses them.
         unsafe { memory.copy_out(5, &mut out) };
         assert_eq!(&out, b"fghijk");
+        // SAFETY: as above.
+        unsafe { memory.copy_out_to_device(1, &mut out) };
+        assert_eq!(&out, b"bcdefg");
         // SAFETY: as above.
         unsafe { memory.copy_in(7, b"XY") };
         assert_eq!(&a, b"abcdefgX");

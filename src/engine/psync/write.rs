@@ -182,8 +182,13 @@ impl Job<'_> {
         if transfer.isolated && !self.op.gate.enter() {
             return Err(given_up(Step::Write));
         }
-        // SAFETY: inside the gate, here or for the whole op; `to` is the lane's own memory.
-        unsafe { transfer.memory.copy_out(at, to) };
+        if transfer.direct {
+            // SAFETY: inside the gate, here or for the whole op; `to` is the lane's own memory.
+            unsafe { transfer.memory.copy_out_to_device(at, to) };
+        } else {
+            // SAFETY: as above.
+            unsafe { transfer.memory.copy_out(at, to) };
+        }
         if transfer.isolated && !self.op.gate.leave() {
             return Err(given_up(Step::Write));
         }

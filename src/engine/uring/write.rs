@@ -119,8 +119,13 @@ impl Worker {
         }
         job.moving = bytes;
         let to = &mut buffer.bytes_mut()[..bytes];
-        // SAFETY: inside the gate; `to` is the lane's own memory.
-        unsafe { transfer.memory.copy_out(job.at, to) };
+        if transfer.direct {
+            // SAFETY: inside the gate; `to` is the lane's own memory.
+            unsafe { transfer.memory.copy_out_to_device(job.at, to) };
+        } else {
+            // SAFETY: as above.
+            unsafe { transfer.memory.copy_out(job.at, to) };
+        }
         if !gate.leave() {
             return self.end(id, Ending::Report(Err(given_up(Step::Write))));
         }
