@@ -9,7 +9,6 @@
 
 mod desk;
 mod flight;
-pub(super) mod habits;
 mod hub;
 mod quota;
 mod reaper;
@@ -19,11 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::buffers::{Buffer, Buffers};
+use super::habits::{Habits, Kind};
 use super::pool::{Pool, Spread, join_all};
 use super::psync::Lane;
 use super::{Engine, EngineKind, EngineParams, Op, Source, Tag};
 use crate::error::Error;
-use habits::{Habits, Kind};
 use hub::{Hub, Intake};
 
 /// Workers that open files on a local file system: their calls are quick, so more only cost memory.

@@ -183,8 +183,8 @@ mod io_uring {
 
 mod aio {
     use super::*;
-    use crate::engine::aio::habits::{Habits, Kind};
     use crate::engine::aio::{AioEngine, Workers};
+    use crate::engine::habits::{Habits, Kind};
 
     const WORKERS: Workers = Workers { openers: 32, committers: 4 };
 

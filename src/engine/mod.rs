@@ -13,6 +13,7 @@ pub mod conformance;
 #[cfg(any(test, feature = "fault"))]
 pub mod fault;
 pub mod gate;
+mod habits;
 pub mod host;
 pub mod memory;
 pub mod pool;

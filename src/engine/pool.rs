@@ -47,6 +47,17 @@ pub enum Spread {
     Chain(usize),
 }
 
+/// For what workers are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// As many as there are places of either kind: all of it may be metadata.
+    Both,
+    /// As many as there are places for transfers, or one who sees whether metadata waits.
+    Scout,
+    /// As many as there are places for transfers.
+    Places,
+}
+
 /// See the module's text. Owned by an engine, kept alive by its workers.
 pub struct Pool {
     params: EngineParams,
@@ -54,6 +65,7 @@ pub struct Pool {
     /// Where a worker takes a buffer before it pulls a transfer; `None`: ops bring their own.
     buffers: Option<Arc<Buffers>>,
     run: Run,
+    spread: Spread,
     clock: Clock,
     idle_limit: Duration,
     roster: Mutex<Roster>,
@@ -78,6 +90,7 @@ impl Pool {
             source,
             buffers,
             run,
+            spread,
             clock: Clock::monotonic(),
             idle_limit: IDLE_LIMIT,
             roster,
@@ -89,10 +102,19 @@ impl Pool {
         self.buffers.as_ref().is_none_or(|buffers| buffers.available())
     }
 
-    /// See [`super::Engine::wake`].
+    /// Up to `jobs` more ops can be pulled, of whatever kind.
     pub fn wake(&self, jobs: usize) {
+        self.arrived(jobs, Look::Both);
+    }
+
+    /// Up to `jobs` more ops can be pulled, nearly all of them transfers.
+    pub fn wake_transfers(&self, jobs: usize) {
+        self.arrived(jobs, Look::Scout);
+    }
+
+    fn arrived(&self, jobs: usize, look: Look) {
         let mut roster = self.roster.lock();
-        let calls = roster.arrived(jobs, self.available());
+        let calls = roster.arrived(jobs, self.available(), look);
         drop(roster);
         self.carry_out(calls);
     }
@@ -241,7 +263,7 @@ impl Pool {
                 // A detached transfer that comes back takes the place that there is.
                 Some(Want::Metadata) => Kind::Metadata,
                 Some(Want::Transfers) => Kind::Transfer,
-                _ => kind_of(&op.kind),
+                _ => self.kind_of(&op.kind),
             });
             if kind != Some(Kind::Transfer) {
                 // Before the roster is asked, so that whoever misses a buffer is seen there.
@@ -280,12 +302,24 @@ impl Pool {
         }
     }
 
+    /// The last steps of a dump keep the place of its write where each op has a worker: given up
+    /// for them, it would be somebody else's, and whoever has done them would find none.
+    fn kind_of(&self, kind: &OpKind) -> Kind {
+        match kind {
+            OpKind::Read(_) | OpKind::Write(_) => Kind::Transfer,
+            OpKind::Rename { .. } | OpKind::Sync { .. } if self.spread == Spread::Full => {
+                Kind::Transfer
+            }
+            _ => Kind::Metadata,
+        }
+    }
+
     fn leave(&self, number: usize) {
         let mut roster = self.roster.lock();
         let before = roster.leave(number);
         let empty = roster.empty();
         // The buffer that it gave back may be what work waits for.
-        let calls = roster.rouse(self.available(), false);
+        let calls = roster.rouse(self.available(), Look::Places);
         drop(roster);
         self.carry_out(calls);
         if let Some(buffers) = &self.buffers {
@@ -304,13 +338,6 @@ enum Sought {
     Found(Op),
     Nothing,
     Stop,
-}
-
-fn kind_of(kind: &OpKind) -> Kind {
-    match kind {
-        OpKind::Read(_) | OpKind::Write(_) => Kind::Transfer,
-        _ => Kind::Metadata,
-    }
 }
 
 /// A panic is a bug, and still every op ends exactly once.

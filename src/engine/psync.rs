@@ -2,16 +2,18 @@
 //!
 //! It decides nothing about paths, blocks or health; what an op asks for is done as written, and
 //! what came of it is reported. Local shortages are waited out here (R22), and a stale handle is
-//! opened again once.
+//! opened again once. How many transfers run at once is `most.rs`'s.
 
 pub(super) mod local;
 mod metadata;
+mod most;
 pub(super) mod plan;
 pub(super) mod read;
+mod whole;
 pub(super) mod write;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::buffers::{Buffer, Buffers};
@@ -20,10 +22,12 @@ use super::{Done, Engine, EngineKind, EngineParams, Op, OpKind, Outcome, Source,
 use crate::clock::Clock;
 use crate::error::{Cause, Failure, Step};
 use local::{Released, Wait};
+use most::Most;
 
 /// See the module's text.
 pub struct PsyncEngine {
     pool: Arc<Pool>,
+    most: Arc<Most>,
 }
 
 /// Runs ops with blocking calls: this engine's whole work, and what other engines do with an op
@@ -48,6 +52,8 @@ pub(super) struct Lane {
     pub(super) clock: Clock,
     /// The file system refused to reserve space: it is not asked again.
     no_reserve: AtomicBool,
+    /// The file system is a local one, whose files end where they say.
+    local: AtomicBool,
 }
 
 /// One op being run.
@@ -61,12 +67,22 @@ impl PsyncEngine {
     #[must_use]
     pub fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<PsyncEngine> {
         let buffers = Buffers::new(params.buffer_bytes, params.transfers);
-        let blocking = Blocking::new(Arc::clone(&buffers));
+        let lane = Lane::new(Arc::clone(&buffers));
+        let most = Arc::new(Most::new(&params));
+        let learner = Arc::clone(&most);
         let run = Box::new(move |op: Op, buffer: &mut Option<Buffer>| {
-            Ran::Ended(blocking.run(&op, buffer, Tried::default()))
+            let outcome = Job { lane: &lane, op: &op }.run(buffer, Tried::default());
+            if outcome.is_ok()
+                && let OpKind::Read(transfer) | OpKind::Write(transfer) = &op.kind
+            {
+                let local = learner.learn(&transfer.path, lane.clock.now());
+                lane.local.store(local, Ordering::Relaxed);
+            }
+            Ran::Ended(outcome)
         });
         let pool = Pool::new(params, source, Some(buffers), run, Spread::Full);
-        Arc::new(PsyncEngine { pool })
+        most.set_pool(&pool);
+        Arc::new(PsyncEngine { pool, most })
     }
 }
 
@@ -89,6 +105,10 @@ impl Engine for PsyncEngine {
     }
 
     fn wake(&self, jobs: usize) {
+        self.pool.wake_transfers(jobs);
+    }
+
+    fn wake_metadata(&self, jobs: usize) {
         self.pool.wake(jobs);
     }
 
@@ -97,6 +117,7 @@ impl Engine for PsyncEngine {
     }
 
     fn abandon(&self, tag: Tag) {
+        self.most.forget();
         self.pool.abandon(tag);
     }
 
@@ -120,6 +141,7 @@ impl Lane {
             released: Released::default(),
             clock: Clock::monotonic(),
             no_reserve: AtomicBool::new(false),
+            local: AtomicBool::new(false),
         }
     }
 }

@@ -11,9 +11,9 @@ use parking_lot::{Condvar, Mutex};
 
 use super::desk::{Ask, Desk, KICK, Reaper};
 use super::flight::{Flight, Leg, Todo, transfer};
-use super::habits::{Habits, Kind};
 use super::{SubmitLimits, quota};
 use crate::clock::Time;
+use crate::engine::habits::{Habits, Kind};
 use crate::engine::pool::Pool;
 use crate::engine::psync::{Job, Lane};
 use crate::engine::{Bell, Op, OpKind, Outcome, Source, Tag, Want};

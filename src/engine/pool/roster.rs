@@ -11,7 +11,7 @@ mod threads;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::{Parker, Spread};
+use super::{Look, Parker, Spread};
 use crate::engine::{Tag, Want};
 
 /// Which limit an op counts against.
@@ -168,7 +168,7 @@ impl Roster {
         available: bool,
     ) -> Calls {
         (self.transfers_max, self.metadata_max) = (transfers_max, metadata_max);
-        self.rouse(available, true)
+        self.rouse(available, Look::Both)
     }
 
     pub(super) fn threads(&self) -> usize {
@@ -194,19 +194,19 @@ impl Roster {
     }
 
     /// `jobs` more ops can be pulled.
-    pub(super) fn arrived(&mut self, jobs: usize, available: bool) -> Calls {
+    pub(super) fn arrived(&mut self, jobs: usize, available: bool, look: Look) -> Calls {
         if self.stopping || jobs == 0 {
             return Calls::default();
         }
         self.waiting = self.waiting.saturating_add(jobs);
         self.wakes = self.wakes.wrapping_add(1);
-        self.rouse(available, true)
+        self.rouse(available, look)
     }
 
     /// Wakes or asks for as many workers as there is work that nobody is on his way to. Where only
-    /// metadata could be started and nobody knows whether any waits, one scout looks, if `scout`
+    /// metadata could be started and nobody knows whether any waits, one scout looks, if `look`
     /// allows it.
-    pub(super) fn rouse(&mut self, available: bool, scout: bool) -> Calls {
+    pub(super) fn rouse(&mut self, available: bool, look: Look) -> Calls {
         let mut calls = Calls::default();
         if self.stopping {
             return calls;
@@ -214,11 +214,13 @@ impl Roster {
         let metadata = self.metadata_max.saturating_sub(self.metadata);
         let transfers = self.transfers_max.saturating_sub(self.transfers);
         let coming = self.seeking + self.pulling + self.asked;
-        let startable = match transfers > 0 && available {
-            true => transfers + metadata,
+        let startable = match (transfers > 0 && available, look) {
+            (true, Look::Both) => transfers + metadata,
+            // Whoever is on his way takes a place first.
+            (true, _) => transfers.saturating_sub(self.seeking + self.asked),
             // Whoever is coming will look.
-            false if scout && coming == 0 => metadata.min(1),
-            false => 0,
+            (false, Look::Both | Look::Scout) if coming == 0 => metadata.min(1),
+            (false, _) => 0,
         };
         let sent = match self.spread {
             Spread::Full => startable,
@@ -285,8 +287,9 @@ impl Roster {
         // A place that was held for nothing may be what a parked worker missed; and a wake that
         // counted on this worker may have been for metadata, while it came back with a transfer.
         let calls = match kind {
-            Some(Kind::Metadata) => self.rouse(available, true),
-            Some(Kind::Transfer) => self.rouse(available, self.dry != self.wakes),
+            Some(Kind::Metadata) => self.rouse(available, Look::Both),
+            Some(Kind::Transfer) if self.dry != self.wakes => self.rouse(available, Look::Scout),
+            Some(Kind::Transfer) => self.rouse(available, Look::Places),
             None => Calls::default(),
         };
         (next, calls)
@@ -348,7 +351,7 @@ impl Roster {
         }
         self.seeking -= 1;
         // Work that came meanwhile may have counted on this worker.
-        (After::Leave, self.rouse(available, true))
+        (After::Leave, self.rouse(available, Look::Both))
     }
 
     fn give_back(&mut self, kind: Kind) {
@@ -366,7 +369,7 @@ impl Roster {
             }
             return Calls::default();
         }
-        self.rouse(available, true)
+        self.rouse(available, Look::Both)
     }
 
     fn mark_abandoned(&mut self, tag: Tag) -> bool {

@@ -146,6 +146,9 @@ impl Job<'_> {
         fd: &OwnedFd,
         buffer: &mut Option<Buffer>,
     ) -> Result<(), Failure> {
+        if self.read_whole(transfer, fd, buffer)? {
+            return Ok(());
+        }
         let (align, in_place) = self.examine(transfer, fd)?;
         let open = Open { transfer, fd, range: transfer.range(), align };
         if in_place {

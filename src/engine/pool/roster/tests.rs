@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::Parker;
+use super::super::{Look, Parker};
 use super::{After, Claim, Kind, Next, Roster};
 use crate::engine::{Tag, Want};
 
@@ -12,7 +12,7 @@ const METADATA: Option<(Tag, Kind)> = Some((Tag(2), Kind::Metadata));
 /// A roster of `workers` made workers, each on its way to its first pull.
 fn roster(transfers: usize, metadata: usize, workers: usize) -> (Roster, Vec<Arc<Parker>>) {
     let mut roster = Roster::new(transfers, metadata);
-    assert!(workers == 0 || roster.arrived(workers, true).ring);
+    assert!(workers == 0 || roster.arrived(workers, true, Look::Both).ring);
     let parkers = (0..workers)
         .map(|_| {
             let number = roster.begin_making().unwrap();
@@ -35,21 +35,21 @@ fn settle(
 #[test]
 fn no_more_threads_are_asked_for_than_there_is_work_or_room() {
     let mut roster = Roster::new(2, 1);
-    assert!(roster.arrived(1, true).ring);
+    assert!(roster.arrived(1, true, Look::Both).ring);
     assert_eq!(roster.asked, 1);
-    assert!(roster.arrived(9, true).ring);
+    assert!(roster.arrived(9, true, Look::Both).ring);
     assert_eq!(roster.asked, 3);
-    assert!(!roster.arrived(9, true).ring);
+    assert!(!roster.arrived(9, true, Look::Both).ring);
     // Without a buffer only metadata could be pulled: one looks.
     let mut roster = Roster::new(2, 4);
-    assert!(roster.arrived(9, false).ring);
+    assert!(roster.arrived(9, false, Look::Both).ring);
     assert_eq!(roster.asked, 1);
 }
 
 #[test]
 fn threads_that_nobody_needs_any_more_are_not_made() {
     let (mut roster, workers) = roster(4, 1, 1);
-    roster.arrived(3, true);
+    roster.arrived(3, true, Look::Both);
     assert!(roster.asked > 0);
     let claim = roster.claim().unwrap();
     // Somebody else took it all: the worker finds nothing.
@@ -65,7 +65,7 @@ fn a_wake_during_a_pull_makes_the_worker_look_again() {
     assert_eq!(claim.want(true), Some(Want::Any));
     // What it was made for has gone already.
     roster.waiting = 0;
-    let calls = roster.arrived(1, true);
+    let calls = roster.arrived(1, true, Look::Both);
     assert!(!calls.ring && calls.wake.is_empty(), "it will look again by itself");
     assert_eq!(settle(&mut roster, &workers[0], &claim, None).0, Next::Again);
     let claim = roster.claim().unwrap();
@@ -80,9 +80,9 @@ fn metadata_is_looked_for_when_the_last_place_for_transfers_is_taken() {
     assert_eq!(settle(&mut roster, &workers[0], &idle, None).0, Next::Park);
     // A transfer and a metadata op come while the second worker finds nothing.
     roster.waiting = 0;
-    assert!(roster.arrived(1, true).wake.is_empty());
+    assert!(roster.arrived(1, true, Look::Both).wake.is_empty());
     assert_eq!(settle(&mut roster, &workers[1], &claim, None).0, Next::Again);
-    assert_eq!(roster.arrived(1, true).wake.len(), 1);
+    assert_eq!(roster.arrived(1, true, Look::Both).wake.len(), 1);
     let (claim, woken) = (roster.claim().unwrap(), roster.claim().unwrap());
     assert_eq!(woken.want(true), Some(Want::Metadata));
     assert_eq!(settle(&mut roster, &workers[1], &claim, TRANSFER), (Next::Run, 0));
@@ -96,7 +96,7 @@ fn a_scout_is_sent_once_for_each_wake_and_not_for_each_transfer() {
     assert_eq!(settle(&mut roster, &workers[1], &idle, None).0, Next::Park);
     // The wake for eight counts on the one that pulls; it comes back with the only transfer.
     roster.waiting = 0;
-    assert!(roster.arrived(8, true).wake.is_empty());
+    assert!(roster.arrived(8, true, Look::Both).wake.is_empty());
     assert_eq!(settle(&mut roster, &workers[0], &claim, TRANSFER), (Next::Run, 1));
     let scout = roster.claim().unwrap();
     assert_eq!(scout.want(true), Some(Want::Metadata));
@@ -141,7 +141,7 @@ fn one_that_returns_to_a_full_roster_leaves() {
     let claim = roster.claim().unwrap();
     settle(&mut roster, &workers[0], &claim, TRANSFER);
     roster.abandon(Tag(1), true);
-    roster.arrived(2, true);
+    roster.arrived(2, true, Look::Both);
     assert!(roster.begin_making().is_some() && roster.begin_making().is_some());
     roster.reporting();
     assert_eq!(roster.finished(0, true).0, After::Leave);
@@ -164,4 +164,25 @@ fn an_op_of_the_other_kind_counts_on_the_place_that_it_was_pulled_on() {
         roster.finished(number, true);
     }
     assert_eq!((roster.transfers, roster.metadata), (0, 0));
+}
+
+#[test]
+fn transfers_that_arrive_wake_no_more_workers_than_have_a_place() {
+    let (mut roster, workers) = roster(2, 8, 4);
+    let claims: Vec<Claim> = workers[1..].iter().map(|_| roster.claim().unwrap()).collect();
+    for (worker, claim) in std::iter::zip(&workers[1..], &claims) {
+        assert_eq!(settle(&mut roster, worker, claim, None).0, Next::Park);
+    }
+    let claim = roster.claim().unwrap();
+    assert_eq!(settle(&mut roster, &workers[0], &claim, TRANSFER).0, Next::Run);
+    assert_eq!(roster.arrived(5, true, Look::Scout).wake.len(), 1);
+    // That one is on his way to the only place.
+    assert_eq!(roster.arrived(5, true, Look::Scout).wake.len(), 0);
+    let claim = roster.claim().unwrap();
+    let second = Some((Tag(3), Kind::Transfer));
+    // Nobody knows whether metadata is among the rest: one looks, and one alone.
+    assert_eq!(settle(&mut roster, &workers[3], &claim, second), (Next::Run, 1));
+    let claim = roster.claim().unwrap();
+    assert_eq!(claim.want(true), Some(Want::Metadata));
+    assert_eq!(settle(&mut roster, &workers[2], &claim, METADATA), (Next::Run, 1));
 }

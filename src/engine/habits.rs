@@ -1,6 +1,7 @@
-//! What a lane's file system lets Linux AIO do, by its kind: where requests really run in the
-//! background, and where closing a file may hang. Owned by the lane; looked up again from time to
-//! time, since something else may be mounted there by now.
+//! What kind of file system a lane's files are on: where requests of Linux AIO really run in the
+//! background, where closing a file may hang, and how many blocking transfers at once are any use.
+//! Owned by the lane; looked up again from time to time, since something else may be mounted there
+//! by now.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -55,7 +56,7 @@ impl Kind {
         }
     }
 
-    /// Calls on an open file never hang, so the reaper may make them.
+    /// Calls on an open file never hang.
     pub fn is_local(self) -> bool {
         match self {
             Kind::Unknown | Kind::Remote => false,
@@ -82,6 +83,12 @@ impl Habits {
     #[cfg(test)]
     pub fn told(kind: Kind) -> Habits {
         Habits { kind: AtomicU8::new(kind as u8), stale_ns: AtomicU64::new(u64::MAX) }
+    }
+
+    /// An op was given up: whatever was known does not hold.
+    pub fn forget(&self) {
+        self.kind.store(Kind::Unknown as u8, Ordering::Relaxed);
+        self.stale_ns.store(0, Ordering::Relaxed);
     }
 
     /// What is known.
