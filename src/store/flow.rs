@@ -1,5 +1,7 @@
 //! Chains from backend to backend: route, record, go on, end (R15, R16, R20–R22, R27–R29, R36).
 
+use std::sync::atomic::Ordering;
+
 use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, LastError, Place, Shards, Work};
 use super::core::Core;
@@ -28,7 +30,8 @@ impl Core {
     pub(super) fn route(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
         loop {
             let Some(chain) = self.chains.get_mut(&id) else { return };
-            let mask = self.health.available_mask();
+            // R18: what everybody reads; the table behind it is not gone through for each chain.
+            let mask = self.mask.load(Ordering::Acquire);
             let n = self.lanes.len();
             let Some(lane) = routing::next(chain.primary, n, mask, chain.tried) else {
                 let error = self.no_candidate(id);

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::blocks::{Blocks, MAX_UNFINISHED_BLOCKS};
 use super::call::Call;
@@ -84,7 +85,7 @@ impl Core {
         if plan.shards() == 0 {
             return Ok(());
         }
-        if self.health.available_mask() == 0 {
+        if self.mask.load(Ordering::Acquire) == 0 {
             return Err(Error::new(Status::StoreUnhealthy, "no backend is available"));
         }
         let (open, most) = (self.open_shards(), self.rules.max_queued_shards);
