@@ -124,6 +124,56 @@ CASE(log_callback_may_not_call_kvpath)
     CHECK_OK(kvpath_set_log_callback(NULL, 0, NULL));
 }
 
+static pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
+static int calls_with_lock;
+
+static void take_lock(int32_t level, const char *id, const char *message, void *user)
+{
+    (void)level, (void)id, (void)message, (void)user;
+    pthread_mutex_lock(&held);
+    calls_with_lock++;
+    pthread_mutex_unlock(&held);
+}
+
+/* A callback takes a lock that its caller holds in the calls that lead to messages: none of them
+ * waits for it, a failing open included. */
+CASE(log_callback_takes_the_lock_of_its_caller)
+{
+    const char *root = temp_dir();
+    CHECK_OK(kvpath_set_log_callback(take_lock, KVPATH_LOG_DEBUG, NULL));
+    pthread_mutex_lock(&held);
+    kvpath_store_t store = 0;
+    const char *nowhere = config(text("\"%s/none\"", root), shape, "");
+    CHECK_STATUS(kvpath_open(nowhere, &store), KVPATH_STORE_UNHEALTHY);
+    store = open_root(root, shape, ", \"unknown_one\": 1");
+    for (int round = 0; round < 3000; round++) {
+        CHECK_OK(kvpath_backend_set(store, root, KVPATH_BACKEND_SET_OUT));
+        CHECK_OK(kvpath_backend_set(store, root, KVPATH_BACKEND_SET_AUTO));
+    }
+    batch_t *blocks = batch(shape, 1, 4, 0);
+    dump_batch(store, blocks);
+    load_batch(store, blocks);
+    report(kvpath_health_json, store);
+    CHECK_EQ(calls_with_lock, 0);
+    pthread_mutex_unlock(&held);
+    CHECK_OK(kvpath_close(store));
+    CHECK(calls_with_lock >= 3); /* of the failed open, the unknown key, and the operator */
+    CHECK_OK(kvpath_set_log_callback(NULL, 0, NULL));
+}
+
+CASE(log_nothing_after_close)
+{
+    const char *root = temp_dir();
+    struct heard *heard = calloc(1, sizeof *heard);
+    CHECK(heard != NULL);
+    CHECK_OK(kvpath_set_log_callback(hear, KVPATH_LOG_DEBUG, heard));
+    warn_once(root, "unknown_one");
+    CHECK(heard->count > 0);
+    CHECK_HAS(heard->text, "closed"); /* all of it, and that was the last */
+    CHECK_EQ(thread_count(), 1);
+    free(heard);
+}
+
 /* ---- threads ---- */
 
 /* Calls `look` for each thread of this process but the main one. */

@@ -59,7 +59,8 @@ pub unsafe extern "C" fn kvpath_open(
 /// closed.
 /// Threads: any, but not the log callback; the first call closes, others get KVPATH_CLOSED.
 /// Blocking: until the last thread has returned from the kernel, at most close_timeout_ms (0, the
-/// default: no limit).
+/// default: no limit). The last store of the process also waits for a log callback that runs: hold
+/// no lock that it takes.
 /// Errors: KVPATH_CLOSED, KVPATH_INVALID_PARAM (never a store), KVPATH_TIMEOUT: threads hang in the
 /// kernel; they are harmless, and end when the kernel lets them go. Task memory is safe in
 /// `isolated` buffer mode only.

@@ -8,9 +8,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::unistd::{Pid, gettid};
@@ -67,6 +67,8 @@ struct Control {
 struct Stopped {
     queue: Option<Sender<Message>>,
     worker: Option<Worker>,
+    /// Of that worker.
+    ended: Option<Receiver<()>>,
 }
 
 /// A log.
@@ -123,8 +125,8 @@ impl Logger {
         Lease { log: Some(self) }
     }
 
-    /// The end of a lease.
-    pub fn leave(&'static self) {
+    /// The end of a lease; the last one waits for the thread, at most `limit`.
+    pub fn leave(&'static self, limit: Option<Duration>) {
         let mut control = self.control.lock();
         control.leases -= 1;
         if control.leases > 0 {
@@ -133,7 +135,7 @@ impl Logger {
         control.cores.clear();
         let stopped = self.stop(&mut control);
         drop(control);
-        stopped.join();
+        stopped.join(limit);
     }
 
     /// See [`super::emit`].
@@ -169,7 +171,7 @@ impl Logger {
         drop(control);
         self.delivery.await_return(replaced);
         if let Some(stopped) = stopped {
-            stopped.join();
+            stopped.join(None);
         }
         Ok(())
     }
@@ -219,7 +221,8 @@ impl Logger {
     }
 
     fn stop(&self, control: &mut Control) -> Stopped {
-        Stopped { queue: self.queue.lock().take(), worker: control.worker.take() }
+        let (queue, worker) = (self.queue.lock().take(), control.worker.take());
+        Stopped { queue, worker, ended: control.ended.clone() }
     }
 
     /// The thread's first steps, before it may wait.
@@ -280,11 +283,17 @@ impl Logger {
 }
 
 impl Stopped {
-    /// Lets the thread end once it has delivered what is queued, and waits for that.
-    fn join(self) {
+    /// Lets the thread end once it has delivered what is queued, and waits for that, at most
+    /// `limit`.
+    fn join(self, limit: Option<Duration>) {
         drop(self.queue);
         // On the thread itself (a lease that ends inside the callback) waiting would be for ever.
         if let Some(worker) = self.worker.filter(|_| !ON_LOG_THREAD.get()) {
+            if let (Some(limit), Some(ended)) = (limit, self.ended)
+                && ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
+            {
+                return;
+            }
             // An error would be a panic of the thread, which has no step that panics.
             drop(worker.thread.join());
         }

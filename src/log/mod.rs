@@ -14,6 +14,7 @@ mod stderr;
 mod tests;
 
 use std::ffi::CStr;
+use std::time::Duration;
 
 use crate::error::Error;
 use logger::Logger;
@@ -98,10 +99,20 @@ pub struct Lease {
     log: Option<&'static Logger>,
 }
 
+impl Lease {
+    /// As dropping it, but a callback that does not return within `limit` is not waited for: its
+    /// caller may hold what it waits for. The thread then ends by itself.
+    pub fn end_within(mut self, limit: Duration) {
+        if let Some(log) = self.log.take() {
+            log.leave(Some(limit));
+        }
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(log) = self.log {
-            log.leave();
+        if let Some(log) = self.log.take() {
+            log.leave(None);
         }
     }
 }

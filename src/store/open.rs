@@ -29,6 +29,8 @@ use crate::log::{self, Level};
 
 /// Sweeps in flight on one backend, beside lookups and metadata.
 const IDLE_IN_FLIGHT: usize = 1;
+/// How long a failing open waits for the log's callback.
+const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// The thread that checks the backends at open.
 const CHECKER: &str = "ucm_posix_open";
 /// How long a failing open waits for probe threads that do not hang.
@@ -85,7 +87,7 @@ impl Cores {
 /// Opens a store.
 pub fn open(config: Config) -> Result<Store, Error> {
     // Two: the store keeps one, and where there is no store the reason is still delivered (R10).
-    let (lease, _until_told) = (log::lease(), log::lease());
+    let (lease, until_told) = (log::lease(), log::lease());
     for warning in &config.warnings {
         log::emit(Level::Warn, "KV1003", warning);
     }
@@ -97,7 +99,11 @@ pub fn open(config: Config) -> Result<Store, Error> {
             let text = format!("open: {paths}; engine {engine} ({why})");
             log::emit(Level::Info, "KV1001", &text);
         }
-        Err(error) => log::emit(Level::Error, "KV1002", &format!("open failed: {error}")),
+        Err(error) => {
+            log::emit(Level::Error, "KV1002", &format!("open failed: {error}"));
+            // Whoever opens may hold a lock that the callback takes.
+            until_told.end_within(TOLD_WITHIN);
+        }
     }
     result
 }

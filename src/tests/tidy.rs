@@ -207,6 +207,40 @@ fn rule_10_words() {
     report(problems);
 }
 
+/// Every id of docs/messages.md has a level, a meaning and what to do about it, and exists.
+#[test]
+fn every_documented_message_says_what_it_means_and_what_to_do() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/messages.md");
+    let docs = fs::read_to_string(path).unwrap();
+    let all = sources();
+    let mut problems = Vec::new();
+    let mut last = String::new();
+    for row in docs.lines().filter(|line| line.starts_with("| KV")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [id, levels, meaning, action] = cells[..] else {
+            problems.push(format!("not four cells: {row}"));
+            continue;
+        };
+        let is_level = |word| crate::log::Level::ALL.iter().any(|level| level.word() == word);
+        if !levels.split(", ").all(is_level) {
+            problems.push(format!("{id}: {levels} is no level"));
+        }
+        if meaning.len() < 10 || action.len() < 5 {
+            problems.push(format!("{id}: no meaning, or nothing to do"));
+        }
+        let spoken = format!("\"{id}\"");
+        if !all.iter().filter(|source| !source.is_test()).any(|s| s.text.contains(&spoken)) {
+            problems.push(format!("{id}: nobody says it"));
+        }
+        if id <= last.as_str() {
+            problems.push(format!("{id}: not in order"));
+        }
+        last = id.to_owned();
+    }
+    assert!(!last.is_empty(), "the rows were found");
+    report(problems);
+}
+
 #[test]
 fn every_message_is_in_the_docs() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/messages.md");
