@@ -99,6 +99,38 @@ CASE(wait_returns_after_the_rename)
     CHECK_OK(kvpath_close(store));
 }
 
+/* R64, R17: what the first path does not refresh, the next one does; nobody notices. */
+CASE(hotness_fails_on_one_path)
+{
+    const char *storage = temp_dir();
+    kvpath_store_t store = open_paths(storage, "");
+    batch_t *blocks = batch(shape, 1, BLOCKS, 0);
+    dump_batch(store, blocks);
+    CHECK_OK(kvpath_fault_add(store, 1, "fail touch EIO"));
+    load_batch(store, blocks);
+    while (stats_of(store).hotness_refreshed < BLOCKS) usleep(1000);
+    CHECK_EQ(stats_of(store).hotness_left_out, 0);
+    CHECK(stats_of(store).failovers > 0);
+    CHECK_OK(kvpath_close(store));
+}
+
+/* R63, R64: a hotness call that hangs holds up no load. */
+CASE(hotness_hangs_on_one_path)
+{
+    kvpath_store_t store = open_paths(temp_dir(), "");
+    batch_t *blocks = batch(shape, 1, BLOCKS, 0);
+    size_t released = 0;
+    dump_batch(store, blocks);
+    CHECK_OK(kvpath_fault_add(store, 1, "hang touch"));
+    load_batch(store, blocks);
+    CHECK_OK(kvpath_fault_wait_held(store, 1, 1, LIMIT_MS));
+    for (int round = 0; round < 10; round++) load_batch(store, blocks);
+    CHECK_OK(kvpath_fault_clear(store, 1));
+    CHECK_OK(kvpath_fault_release(store, 1, &released));
+    CHECK_EQ(released, 1);
+    CHECK_OK(kvpath_close(store));
+}
+
 /* R42: a shard that is in flight is queued behind by a second dump of it, never written twice. */
 CASE(second_dump_of_a_shard_in_flight)
 {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -272,6 +273,63 @@ CASE(reports_are_json)
     CHECK_HAS(health, "same_storage");
     CHECK_HAS(health, "transitions");
     CHECK_OK(kvpath_close(store));
+}
+
+/* Runs a checker of ours on a document; skips where the machine lacks its tool. */
+static void run_checker(const char *command)
+{
+    int status = system(command);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP("no tool for %s", command);
+    if (status != 0) FAIL("%s: status %d", command, status);
+}
+
+/* A store with some past: two changes of state, blocks, misses. */
+static kvpath_store_t store_with_past(const char *root)
+{
+    kvpath_store_t store = open_root(root, shape, "");
+    batch_t *blocks = batch(shape, 1, 4, 0), *absent = batch(shape, 100, 1, 0);
+    dump_batch(store, blocks);
+    load_batch(store, blocks);
+    CHECK_STATUS(load(store, absent->shards, absent->count), KVPATH_NOT_FOUND);
+    CHECK(truncate(block_path(root, &blocks->shards[0].block, 0), 100) == 0);
+    CHECK_STATUS(load(store, blocks->shards, 4), KVPATH_NOT_FOUND);
+    CHECK_OK(kvpath_backend_set(store, root, KVPATH_BACKEND_SET_OUT));
+    CHECK_OK(kvpath_backend_set(store, root, KVPATH_BACKEND_SET_AUTO));
+    return store;
+}
+
+static const char *in_file(const char *name, const char *content)
+{
+    const char *path = text("%s/%s", temp_dir(), name);
+    write_file(path, content, strlen(content));
+    return path;
+}
+
+/* R92: docs/stats.schema.json and docs/health.schema.json tell the truth. */
+CASE(reports_are_as_their_schemas_say)
+{
+    kvpath_store_t store = store_with_past(temp_dir());
+    const char *stats = in_file("stats", report(kvpath_stats_json, store)),
+               *health = in_file("health", report(kvpath_health_json, store));
+    CHECK_OK(kvpath_close(store));
+    run_checker(text("'%s/ctest/schema_test.sh' '%s/docs/stats.schema.json' '%s'",
+                     KVPATH_TEST_SOURCE, KVPATH_TEST_SOURCE, stats));
+    run_checker(text("'%s/ctest/schema_test.sh' '%s/docs/health.schema.json' '%s'",
+                     KVPATH_TEST_SOURCE, KVPATH_TEST_SOURCE, health));
+}
+
+/* R90: Prometheus itself reads the metrics, and its linter has nothing to say. */
+CASE(metrics_are_read_by_prometheus)
+{
+    kvpath_store_t store = store_with_past(temp_dir());
+    const char *written = report(kvpath_metrics, store), *file = in_file("metrics", written);
+    CHECK_OK(kvpath_close(store));
+    CHECK_HAS(written, "kvpath_errors_total{backend=");
+    CHECK_HAS(written, "class=\"wrong_size\",errno=\"wrong_size\"} 1");
+    CHECK_HAS(written, "kvpath_backend_load_misses_total{");
+    CHECK_HAS(written, "kvpath_task_duration_seconds_count{operation=\"load\"} 3\n");
+    CHECK_HAS(written, "kvpath_task_duration_seconds_count{operation=\"dump\"} 1\n");
+    run_checker(text("'%s/ctest/promtool_test.sh' metrics '%s'", KVPATH_TEST_SOURCE, file));
 }
 
 CASE(health_of_each_backend)

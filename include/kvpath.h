@@ -280,6 +280,15 @@ typedef struct kvpath_stats_t {
     uint64_t abandoned;
     /** Blocks begun and not committed now. */
     uint64_t unfinished_blocks;
+    /**
+     * Blocks whose mtime was refreshed because they were hit, and hits for which that was left
+     * out: another owner's file, no path, or too many at a time.
+     */
+    uint64_t hotness_refreshed;
+    /** See `hotness_refreshed`. */
+    uint64_t hotness_left_out;
+    /** Ids that lookups did not find. */
+    uint64_t lookup_misses;
 } kvpath_stats_t;
 
 /**
@@ -756,9 +765,10 @@ kvpath_status_t kvpath_health(kvpath_store_t store,
 KVPATH_NOEXCEPT;
 
 /**
- * The health report as JSON: backends, same_storage, and the last 64 transitions with their
- * causes. *length becomes the length without the NUL, also when the buffer is too small; NULL with
- * capacity 0 asks for it.
+ * The health report as JSON (docs/health.schema.json): backends, same_storage, breaker, engine,
+ * the effective configuration with the origin of each value, and the last 64 transitions with
+ * their causes. *length becomes the length without the NUL, also when the buffer is too small;
+ * NULL with capacity 0 asks for it.
  *
  * Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
  * Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.
@@ -800,8 +810,9 @@ kvpath_status_t kvpath_stats(kvpath_store_t store,
 KVPATH_NOEXCEPT;
 
 /**
- * Counters, the effective configuration with the origin of each value, and the engine with the
- * reason of its choice, as JSON. Lengths as kvpath_health_json().
+ * Counters, the effective configuration with the origin of each value, the engine with the reason
+ * of its choice, and the last 64 transitions, as JSON (docs/stats.schema.json). Lengths as
+ * kvpath_health_json().
  *
  * Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
  * Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.
@@ -816,7 +827,9 @@ kvpath_status_t kvpath_stats_json(kvpath_store_t store,
 KVPATH_NOEXCEPT;
 
 /**
- * The same counters as Prometheus text (exposition format 0.0.4). Lengths as kvpath_health_json().
+ * The same counters as Prometheus text (exposition format 0.0.4), and by path: counters, errors,
+ * durations, state, and the room that was learned last. docs/metrics.md lists them. The length
+ * differs from call to call, so give room to spare. Lengths as kvpath_health_json().
  *
  * Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
  * Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.

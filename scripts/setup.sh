@@ -21,7 +21,8 @@ need make build-essential
 need nm binutils
 need cmake cmake
 need pkg-config pkg-config
-# The tests mount a file system of their own; building and the demo do not.
+# The tests mount a file system of their own, and check JSON against schemas; building and the demo
+# do not.
 case "${1:-}" in
 demo | wheel) ;;
 *)
@@ -35,6 +36,15 @@ demo | demo-hang) ;;
 *)
     need python3 python3
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+    ;;
+esac
+case "${1:-}" in
+demo | demo-hang | wheel) ;;
+*)
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import jsonschema' 2>/dev/null && break
+        [ "$python" = python3 ] || missing="$missing python3-jsonschema"
+    done
     ;;
 esac
 
@@ -87,3 +97,21 @@ for tool in rustfmt cargo-clippy; do
         rustup component add "${tool#cargo-}" </dev/null
     fi
 done
+
+# promtool checks metrics and alert rules. Only the program is taken out of Debian's package: to
+# install that would start a server. Its tests skip where it cannot be had.
+tools="$(dirname "$0")/../target/tools"
+if [ "${1:-}" != demo ] && ! has promtool && ! [ -x "$tools/promtool" ] && has apt-get; then
+    say "taking promtool out of the Debian package prometheus"
+    mkdir -p "$tools"
+    scratch=$(mktemp -d)
+    chmod 755 "$scratch"
+    (
+        cd "$scratch"
+        apt-get download -qq prometheus >/dev/null 2>&1 ||
+            { as_root apt-get update -qq && apt-get download -qq prometheus >/dev/null 2>&1; }
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -x ./usr/bin/promtool
+    ) </dev/null && mv "$scratch/usr/bin/promtool" "$tools/promtool" ||
+        say "promtool cannot be had here; the tests that need it will skip"
+    rm -rf "$scratch"
+fi

@@ -199,12 +199,48 @@ impl Failure {
         Failure { step, cause: Cause::Errno(errno) }
     }
 
+    /// The cause in a word, for metrics.
+    #[must_use]
+    pub fn error_word(&self) -> ErrorWord {
+        ErrorWord::Word(match self.cause {
+            Cause::Errno(errno) => return ErrorWord::Errno(errno),
+            Cause::WrongSize { .. } => "wrong_size",
+            Cause::NoProgress => "no_progress",
+            Cause::Differs(_) => "differs",
+            Cause::NotTheStorage(_) => "not_the_storage",
+            Cause::TimedOut(_) => "timed_out",
+            Cause::GivenUp => "given_up",
+            Cause::TooManyAbandoned(_) => "too_many_abandoned",
+        })
+    }
+
     /// The errno, where the kernel gave one.
     #[must_use]
     pub fn os(&self) -> Option<i32> {
         match self.cause {
             Cause::Errno(errno) => Some(errno),
             _ => None,
+        }
+    }
+}
+
+/// A cause in a word: "EIO", "timed_out".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ErrorWord {
+    /// The kernel's errno.
+    Errno(i32),
+    /// What has no errno.
+    Word(&'static str),
+}
+
+impl fmt::Display for ErrorWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ErrorWord::Word(word) => f.write_str(word),
+            ErrorWord::Errno(errno) => match nix::errno::Errno::from_raw(*errno) {
+                nix::errno::Errno::UnknownErrno => write!(f, "{errno}"),
+                known => write!(f, "{known:?}"),
+            },
         }
     }
 }

@@ -46,6 +46,9 @@
 //! * **The supervisor** (`store/supervisor.rs`) judges limits and makes threads. It never touches
 //!   the file system, so it can always judge. It sleeps without waking while there is nothing to
 //!   judge.
+//! * **Chores** (`store/hotness.rs`, `store/space.rs`, sweeps) are chains as any other, in the one
+//!   slot of a lane that is for what can wait. Hits are collected into lists, so that they cost
+//!   their loads neither a call nor a wake-up; nothing is armed while nothing is hot.
 //! * **A block in progress** is a *generation* of one temporary file (`store/blocks.rs`). A
 //!   generation whose chain ended with a create or write still in the kernel is closed: bytes may
 //!   still arrive in it, so it is never committed (R5).

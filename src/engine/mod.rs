@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Time};
 use crate::error::Failure;
+pub use crate::posix::space::Space;
 pub use gate::Gate;
 pub use memory::{Memory, Segment};
 
@@ -79,7 +80,7 @@ pub enum OpKind {
         path: CString,
     },
     /// Ask many files, one after another.
-    StatMany(Arc<StatMany>),
+    StatMany(Arc<FileList>),
     /// Remove a file.
     Unlink {
         /// The file.
@@ -109,6 +110,13 @@ pub enum OpKind {
         /// The file.
         path: CString,
     },
+    /// Set the mtime of many files, one after another.
+    TouchMany(Arc<FileList>),
+    /// Ask how much room the file system has.
+    Space {
+        /// A directory on it.
+        path: CString,
+    },
 }
 
 /// A read or a write of one range of one file.
@@ -134,10 +142,10 @@ pub struct Transfer {
     pub sync: bool,
 }
 
-/// Many files to ask, one after another. Shared by the op and by who judges its time: each file has
-/// its own.
+/// Many files to ask or to touch, one after another. Shared by the op and by who judges its time:
+/// each file has its own.
 #[derive(Debug)]
-pub struct StatMany {
+pub struct FileList {
     /// The files, by full path.
     pub paths: Vec<CString>,
     /// The directory that all of them are below, if that is known: an engine may look from there
@@ -147,17 +155,17 @@ pub struct StatMany {
     moved_ns: AtomicU64,
 }
 
-impl StatMany {
+impl FileList {
     /// A list of which nothing has been asked.
     #[must_use]
-    pub fn new(paths: Vec<CString>, clock: Clock) -> StatMany {
-        StatMany { paths, root: None, clock, moved_ns: AtomicU64::new(0) }
+    pub fn new(paths: Vec<CString>, clock: Clock) -> FileList {
+        FileList { paths, root: None, clock, moved_ns: AtomicU64::new(0) }
     }
 
     /// Says that every path starts with `root`, which ends with `/`.
     #[must_use]
-    pub fn below(self, root: CString) -> StatMany {
-        StatMany { root: Some(root), ..self }
+    pub fn below(self, root: CString) -> FileList {
+        FileList { root: Some(root), ..self }
     }
 
     /// The engine begins with the next file.
@@ -208,6 +216,11 @@ pub enum Done {
     Bytes(Vec<u8>),
     /// The directory's entries.
     Entries(Vec<Entry>),
+    /// One answer a path: touched, or the errno that says something about this one file (it is not
+    /// there, or not ours). Any other failure ends the list: the rest was not touched.
+    Touched(Vec<Result<(), i32>>, Option<Failure>),
+    /// Room of the file system.
+    Space(Space),
 }
 
 /// How an op ended.

@@ -174,6 +174,8 @@ impl Job<'_> {
             OpKind::ReadSmall { path } => self.read_small(path),
             OpKind::List { path, filter } => self.list(path, filter),
             OpKind::Touch { path } => self.touch(path),
+            OpKind::TouchMany(many) => Ok(self.touch_many(many)),
+            OpKind::Space { path } => self.space(path),
         }
     }
 

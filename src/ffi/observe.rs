@@ -108,9 +108,10 @@ fn fill(report: &BackendReport) -> kvpath_backend_health_t {
     }
 }
 
-/// The health report as JSON: backends, same_storage, and the last 64 transitions with their
-/// causes. *length becomes the length without the NUL, also when the buffer is too small; NULL with
-/// capacity 0 asks for it.
+/// The health report as JSON (docs/health.schema.json): backends, same_storage, breaker, engine,
+/// the effective configuration with the origin of each value, and the last 64 transitions with
+/// their causes. *length becomes the length without the NUL, also when the buffer is too small;
+/// NULL with capacity 0 asks for it.
 ///
 /// Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
 /// Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.
@@ -229,11 +230,15 @@ fn counters(from: &Snapshot) -> kvpath_stats_t {
         in_flight: from.in_flight,
         abandoned: from.abandoned,
         unfinished_blocks: from.unfinished_blocks,
+        hotness_refreshed: from.hotness_refreshed,
+        hotness_left_out: from.hotness_left_out,
+        lookup_misses: from.lookup_misses,
     }
 }
 
-/// Counters, the effective configuration with the origin of each value, and the engine with the
-/// reason of its choice, as JSON. Lengths as kvpath_health_json().
+/// Counters, the effective configuration with the origin of each value, the engine with the reason
+/// of its choice, and the last 64 transitions, as JSON (docs/stats.schema.json). Lengths as
+/// kvpath_health_json().
 ///
 /// Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
 /// Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.
@@ -256,7 +261,9 @@ pub unsafe extern "C" fn kvpath_stats_json(
     })
 }
 
-/// The same counters as Prometheus text (exposition format 0.0.4). Lengths as kvpath_health_json().
+/// The same counters as Prometheus text (exposition format 0.0.4), and by path: counters, errors,
+/// durations, state, and the room that was learned last. docs/metrics.md lists them. The length
+/// differs from call to call, so give room to spare. Lengths as kvpath_health_json().
 ///
 /// Ownership: the buffer is the caller's. Threads: any. Blocking: never; no I/O.
 /// Errors: KVPATH_INVALID_PARAM (the buffer is too small), KVPATH_CLOSED.

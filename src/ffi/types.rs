@@ -146,6 +146,13 @@ pub struct kvpath_stats_t {
     pub abandoned: u64,
     /// Blocks begun and not committed now.
     pub unfinished_blocks: u64,
+    /// Blocks whose mtime was refreshed because they were hit, and hits for which that was left
+    /// out: another owner's file, no path, or too many at a time.
+    pub hotness_refreshed: u64,
+    /// See `hotness_refreshed`.
+    pub hotness_left_out: u64,
+    /// Ids that lookups did not find.
+    pub lookup_misses: u64,
 }
 
 /// Log levels: only errors.

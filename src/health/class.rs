@@ -24,6 +24,8 @@ pub enum Operation {
     Hotness,
     /// Collecting, sweeping, and what the lease needs (R80–R86).
     Collect,
+    /// Asking for room (R90): never an outcome.
+    Space,
     /// Verifying the marker for another operation (R24).
     Mount,
     /// A probe (R50).
@@ -44,6 +46,7 @@ impl Operation {
             Operation::Remove => "remove",
             Operation::Hotness => "hotness",
             Operation::Collect => "collect",
+            Operation::Space => "space",
             Operation::Mount => "mount",
             Operation::Probe => "probe",
             Operation::Startup => "start-up",
@@ -60,6 +63,7 @@ impl Operation {
             | Operation::Collect => true,
             Operation::Dump
             | Operation::Commit
+            | Operation::Space
             | Operation::Mount
             | Operation::Probe
             | Operation::Startup => false,

@@ -13,6 +13,7 @@ use super::probe::{self, Expect, ProbeFailure, ProbeParams, Probed};
 use super::startup::StartupParams;
 use crate::error::{Cause, Failure, Step};
 use crate::posix::file::{self, Kind};
+use crate::posix::space::{self, Space};
 
 /// Data directories are made at open up to this many digits: 4096 directories (R6).
 pub const MOST_DIGITS_AT_OPEN: usize = 3;
@@ -35,6 +36,8 @@ pub struct Checked {
     pub root: RootId,
     /// What the probe learned; `probed.marker.uuid` is what later checks compare with (R24).
     pub probed: Probed,
+    /// Room of its file system, where it tells.
+    pub space: Option<Space>,
 }
 
 /// Why a backend did not pass.
@@ -272,7 +275,8 @@ pub(super) fn check_one(
         }
         other => other?,
     };
-    Ok(Checked { root: id, probed })
+    let space = c_path(root).ok().and_then(|root| space::space(&root).ok());
+    Ok(Checked { root: id, probed, space })
 }
 
 /// A `dir` must be a directory itself (R9), and every backend must show it (R6).

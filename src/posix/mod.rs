@@ -9,4 +9,5 @@ pub mod fork;
 pub mod linux_aio;
 pub mod process;
 pub mod random;
+pub mod space;
 pub mod thread;

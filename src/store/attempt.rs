@@ -9,6 +9,7 @@ use super::types::BlockId;
 use crate::clock::Time;
 use crate::engine::Gate;
 use crate::error::Error;
+use crate::health::class::Operation;
 use crate::health::state::Epoch;
 
 /// How an attempt is to end when its worker leaves the gate.
@@ -51,4 +52,6 @@ pub struct Attempt {
     pub creates: Option<u64>,
     /// A directory was made in this attempt already.
     pub made_dir: bool,
+    /// What the store was doing, for metrics, and for texts where `class` is not enough.
+    pub work: Operation,
 }

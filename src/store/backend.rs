@@ -4,9 +4,11 @@
 use std::collections::VecDeque;
 
 use super::chain::{CLASSES, ChainId, Class};
+use super::space::Room;
 use crate::clock::Time;
 use crate::engine::{Tag, Want};
 use crate::health::marker::Uuid;
+use crate::stats::PathStats;
 
 /// Commits, removals and discards in flight on one backend.
 pub const METADATA_IN_FLIGHT: usize = 32;
@@ -50,6 +52,10 @@ pub struct LaneState {
     pub continuations: VecDeque<(Tag, Class)>,
     /// Operations that were given up and are still in the kernel.
     pub abandoned: usize,
+    /// Room of its file system.
+    pub room: Room,
+    /// For metrics.
+    pub stats: PathStats,
     slots: Slots,
     queues: [VecDeque<ChainId>; CLASSES.len()],
     in_flight: [usize; CLASSES.len()],
@@ -75,6 +81,8 @@ impl LaneState {
             no_replace: true,
             continuations: VecDeque::new(),
             abandoned: 0,
+            room: Room::default(),
+            stats: PathStats::default(),
             slots,
             queues: Default::default(),
             in_flight: [0; CLASSES.len()],
@@ -136,6 +144,12 @@ impl LaneState {
     #[must_use]
     pub fn running(&self) -> usize {
         self.in_flight.iter().sum()
+    }
+
+    /// Chains that wait here; some may have ended meanwhile.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queues.iter().map(VecDeque::len).sum()
     }
 
     /// Takes a slot.

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::types::BlockId;
-use crate::engine::{Memory, StatMany, Tag};
+use crate::engine::{FileList, Memory, Tag};
 use crate::error::{Failure, Status};
 
 /// Names a chain; never used twice by a store.
@@ -97,7 +97,7 @@ pub enum Work {
         /// Positions in it that are still open, with their blocks.
         open: Vec<(usize, BlockId)>,
         /// The present attempt's list.
-        asked: Option<Arc<StatMany>>,
+        asked: Option<Arc<FileList>>,
     },
     /// Remove a temporary of this store, best effort.
     Discard {
@@ -114,6 +114,20 @@ pub enum Work {
         /// Path below the root.
         relative: String,
     },
+    /// Refresh the mtime of blocks that were found (R64).
+    Refresh {
+        /// Those that no backend has answered for.
+        blocks: Vec<BlockId>,
+        /// How many there were.
+        hits: usize,
+        /// The present attempt's list.
+        asked: Option<Arc<FileList>>,
+    },
+    /// Ask how much room one path's file system has (R90).
+    Space {
+        /// The path.
+        lane: usize,
+    },
 }
 
 /// Which slots a chain takes, and in which queue it stands.
@@ -127,7 +141,7 @@ pub enum Class {
     Load,
     /// Dumps.
     Dump,
-    /// What can wait: sweeps.
+    /// What can wait: sweeps, hotness, questions about room.
     Idle,
 }
 
@@ -144,8 +158,25 @@ impl Work {
             Work::Dump { .. } => Class::Dump,
             Work::Commit { .. } | Work::Remove { .. } | Work::Discard { .. } => Class::Metadata,
             Work::Lookup { .. } => Class::Lookup,
-            Work::Sweep { .. } | Work::SweepOne { .. } => Class::Idle,
+            Work::Sweep { .. }
+            | Work::SweepOne { .. }
+            | Work::Refresh { .. }
+            | Work::Space { .. } => Class::Idle,
         }
+    }
+}
+
+impl Work {
+    /// Its success is no evidence of a path's health: it follows from work that was one.
+    #[must_use]
+    pub fn is_chore(&self) -> bool {
+        matches!(self, Work::Refresh { .. } | Work::Space { .. })
+    }
+
+    /// It may still begin while the store closes (R54).
+    #[must_use]
+    pub fn outlives_close(&self) -> bool {
+        matches!(self, Work::Commit { .. } | Work::Refresh { .. })
     }
 }
 

@@ -13,6 +13,9 @@ use crate::config::CommitSync;
 use crate::engine::{Done, Outcome};
 use crate::error::{self, Error, Failure, Status};
 
+/// The mtime of a block that was written longer ago is refreshed when it is committed.
+const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+
 impl Core {
     /// Starts the commit of a generation.
     pub(super) fn begin_commit(
@@ -187,8 +190,12 @@ impl Core {
             Ok(()) => {
                 self.stats.committed_blocks += 1;
                 if let Some(progress) = self.blocks.end(&block, generation) {
+                    if now.since(progress.touched) >= MINUTE {
+                        // R40: written long ago, and asked for now.
+                        self.hit(block, now, fx);
+                    }
                     for (_, shards) in progress.behind {
-                        self.end_positions(shards.task, &shards.positions, &Ok(()), fx);
+                        self.end_positions(shards.task, &shards.positions, &Ok(()), now, fx);
                     }
                 }
             }
@@ -200,7 +207,7 @@ impl Core {
                 }
             }
         }
-        self.tell(waiters, result, fx);
+        self.tell(waiters, result, now, fx);
     }
 
     /// What the outcome of a commit's present step means.
@@ -210,6 +217,7 @@ impl Core {
         id: ChainId,
         outcome: Outcome,
         now: Time,
+        fx: &mut Effects,
     ) -> Verdict {
         let lane = attempt.lane;
         let Some(Chain { work: Work::Commit { detour, syncing, generation, .. }, block, .. }) =
@@ -237,7 +245,12 @@ impl Core {
                 }
                 Verdict::Next(Step::Rename { replace })
             }
-            (Step::Rename { .. } | Step::DropTemporary, Ok(_)) => self.renamed(),
+            (Step::Rename { .. }, Ok(_)) => self.renamed(),
+            (Step::DropTemporary, Ok(_)) => {
+                // R40: the file that was there already has been asked for again.
+                self.hit(block, now, fx);
+                self.renamed()
+            }
             (Step::DropTemporary, Err(failure)) if failure.os() == Some(libc::ENOENT) => {
                 self.renamed()
             }

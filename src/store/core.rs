@@ -15,7 +15,9 @@ use super::backend::{LaneState, PathFacts, Slots};
 use super::blocks::Blocks;
 use super::call::Calls;
 use super::chain::{Chain, ChainId, Class, Place, Work};
+use super::counts::TaskTimes;
 use super::effects::Effects;
+use super::hotness::Hotness;
 use super::layout::Layout;
 use super::rules::Rules;
 use super::step::Step;
@@ -49,8 +51,10 @@ pub struct Core {
     /// Temporaries of ended generations that could not be removed.
     pub(super) leftovers: BTreeSet<(BlockId, u64)>,
     pub(super) stats: Snapshot,
+    pub(super) task_times: TaskTimes,
     pub(super) closing: bool,
     pub(super) sweeping: Option<super::sweep::Sweep>,
+    pub(super) hotness: Hotness,
     /// When the judge wakes next, as far as it knows.
     pub(super) armed: Option<Time>,
     last_chain: u64,
@@ -80,7 +84,7 @@ impl Core {
             rule: Rule { window: rules.window, threshold: rules.threshold },
             one_bad_block: rules.scope == FailureScope::Path,
         };
-        let now = clock.now();
+        let (now, n) = (clock.now(), paths.len());
         let health = paths.iter().enumerate().map(|(lane, path)| match path {
             Ok(_) => BackendHealth::available(lane, params, now),
             Err(failure) => {
@@ -104,8 +108,10 @@ impl Core {
             blocks: Blocks::new(usize::try_from(shards).unwrap_or(0)),
             leftovers: BTreeSet::new(),
             stats: Snapshot::default(),
+            task_times: TaskTimes::default(),
             closing: false,
             sweeping: None,
+            hotness: Hotness::new(n),
             armed: None,
             last_chain: 0,
             last_tag: 0,
@@ -213,6 +219,7 @@ impl Core {
         chain.place = Place::Running(tag);
         if chain.attempts > 1 {
             self.stats.retries += 1;
+            self.lanes[lane].stats.retries += 1;
         }
         let (writes, creates) = match chain.work {
             Work::Dump { generation, create, .. } => {
@@ -235,6 +242,7 @@ impl Core {
             writes,
             creates,
             made_dir: false,
+            work: super::flow::operation(&chain.work),
         };
         self.lanes[lane].take_slot(attempt.class);
         self.arm(attempt.limit, fx);
@@ -340,6 +348,8 @@ impl Core {
             Work::Lookup { .. } => "lookup".into(),
             Work::Discard { .. } => format!("removal of a temporary of block {block}"),
             Work::Sweep { .. } | Work::SweepOne { .. } => "sweep of temporaries".into(),
+            Work::Refresh { hits, .. } => format!("hotness of {hits} blocks"),
+            Work::Space { .. } => "question about room".into(),
         }
     }
 

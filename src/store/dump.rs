@@ -65,7 +65,7 @@ impl Core {
             // Dropped or closed meanwhile: nobody will ever see these bytes.
             let mut waiters = vec![waiter(&shards)];
             waiters.extend(also);
-            return self.tell(waiters, &Err(closed_error(&block)), fx);
+            return self.tell(waiters, &Err(closed_error(&block)), now, fx);
         };
         progress.touched = now;
         progress.mark(shards.first, shards.count(), Shard::Written { lane, level });
@@ -88,7 +88,7 @@ impl Core {
                 .then_some((shards, tried));
             self.begin_commit(block, generation, waiters, rewrite, now, fx);
         } else {
-            self.tell(waiters, &Ok(()), fx);
+            self.tell(waiters, &Ok(()), now, fx);
         }
     }
 
@@ -140,12 +140,12 @@ impl Core {
         } else {
             self.next_creator(block, generation, id, now, fx);
         }
-        self.end_positions(shards.task, &shards.positions, result, fx);
+        self.end_positions(shards.task, &shards.positions, result, now, fx);
         for (_, waiting) in behind {
             if close {
                 // His bytes belonged to the generation that is over.
                 let error = Err(closed_error(&block));
-                self.end_positions(waiting.task, &waiting.positions, &error, fx);
+                self.end_positions(waiting.task, &waiting.positions, &error, now, fx);
             } else {
                 self.dump_again(block, waiting, now, fx);
             }
@@ -156,7 +156,7 @@ impl Core {
     fn dump_again(&mut self, block: BlockId, shards: Shards, now: Time, fx: &mut Effects) {
         if self.closing {
             let error = Err(Error::new(Status::Closed, "the store is closing"));
-            return self.end_positions(shards.task, &shards.positions, &error, fx);
+            return self.end_positions(shards.task, &shards.positions, &error, now, fx);
         }
         if !self.nobody_writes(block, shards.first, now) {
             // Somebody who waited too was faster.
@@ -220,7 +220,7 @@ impl Core {
         }
         let error = Err(closed_error(&block));
         for (_, shards) in progress.behind {
-            self.end_positions(shards.task, &shards.positions, &error, fx);
+            self.end_positions(shards.task, &shards.positions, &error, now, fx);
         }
         self.discard(block, generation, now, fx);
     }
@@ -270,12 +270,13 @@ impl Core {
         &mut self,
         waiters: Vec<Waiter>,
         result: &Result<(), Error>,
+        now: Time,
         fx: &mut Effects,
     ) {
         for waiter in waiters {
             match waiter {
                 Waiter::Task { task, positions } => {
-                    self.end_positions(task, &positions, result, fx);
+                    self.end_positions(task, &positions, result, now, fx);
                 }
                 Waiter::Call { call, position } => {
                     let errors = result.clone().err().map(|error| (position, error));
@@ -319,7 +320,7 @@ impl Core {
             None if again => {
                 self.begin_commit(block, generation, vec![waiting], None, now, fx);
             }
-            None => self.tell(vec![waiting], &Ok(()), fx),
+            None => self.tell(vec![waiting], &Ok(()), now, fx),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::effects::Effects;
 use super::routing;
 use super::step::Verdict;
 use crate::clock::Time;
-use crate::engine::{Done, FileInfo, Outcome, Tag};
+use crate::engine::{Done, Outcome, Tag};
 use crate::error::{Cause, Error, Failure, Status, Step};
 use crate::health::class::{self, Class, Context, Operation};
 
@@ -22,6 +22,8 @@ pub(super) fn operation(work: &Work) -> Operation {
         Work::Lookup { .. } => Operation::Lookup,
         Work::Remove { .. } => Operation::Remove,
         Work::Discard { .. } | Work::Sweep { .. } | Work::SweepOne { .. } => Operation::Collect,
+        Work::Refresh { .. } => Operation::Hotness,
+        Work::Space { .. } => Operation::Space,
     }
 }
 
@@ -85,8 +87,10 @@ impl Core {
         fx: &mut Effects,
     ) {
         let Some(id) = attempt.chain else { return };
-        let verdict = self.verdict(&mut attempt, id, outcome, now);
+        let verdict = self.verdict(&mut attempt, id, outcome, now, fx);
         let pending = attempt.pending.take();
+        // A time-out was counted when it was one.
+        let counts = !matches!(pending, Some(Pending::TimedOut));
         let verdict = match (verdict, pending) {
             (verdict, None) => verdict,
             (Verdict::Success(done), Some(_)) => Verdict::Success(done),
@@ -121,6 +125,9 @@ impl Core {
             }
             other => {
                 self.free_slot(&attempt);
+                if counts {
+                    self.count_attempt(&attempt, now);
+                }
                 self.settle(id, attempt.lane, other, now, fx);
                 self.after_creation(&attempt, now, fx);
             }
@@ -141,13 +148,17 @@ impl Core {
         match verdict {
             Verdict::Next(_) => {}
             Verdict::Success(done) => {
-                self.record_success(lane, now, fx);
+                if self.chains.get(&id).is_some_and(|chain| !chain.work.is_chore()) {
+                    self.record_success(lane, now, fx);
+                }
+                self.count_success(id, lane);
                 if self.chains.get(&id).is_some_and(|chain| chain.first_lane != Some(lane)) {
                     self.stats.failovers += 1;
                 }
                 self.succeed(id, lane, done, now, fx);
             }
             Verdict::NotFound => {
+                self.count_miss(id, lane);
                 let what = self.chains.get(&id).map(|chain| {
                     let what = self.describe(&chain.work, &chain.block);
                     Error::new(Status::NotFound, format!("{what}: no such block"))
@@ -185,6 +196,7 @@ impl Core {
         let operation = operation(&chain.work);
         let context = Context::new(operation, self.rules.scope);
         let class = class::classify(&failure, context);
+        self.lanes[lane].stats.error(class.word(), failure.error_word());
         let block = chain.block;
         chain.tried |= 1 << lane;
         let status = class::status(&failure, class);
@@ -197,6 +209,8 @@ impl Core {
         }
         if class == Class::WrongSize {
             self.stats.corrupt += 1;
+            self.lanes[lane].stats.corrupt += 1;
+            self.count_miss(id, lane);
         }
         let Some(chain) = self.chains.get(&id) else { return };
         let what = self.describe(&chain.work, &chain.block);
@@ -233,6 +247,12 @@ impl Core {
                 }
                 self.end(id, Ok(()), now, fx);
             }
+            Work::Space { lane } => {
+                if let Done::Space(space) = done {
+                    self.learn_room(*lane, Some(space), now);
+                }
+                self.end(id, Ok(()), now, fx);
+            }
             _ => self.end(id, Ok(()), now, fx),
         }
     }
@@ -249,12 +269,17 @@ impl Core {
         // R5: bytes may still arrive in this file, or it is gone: it is never committed.
         let close = chain.vanished || !chain.in_kernel.is_empty();
         match chain.work {
-            Work::Load(shards) => self.load_ended(&shards, &result, fx),
+            Work::Load(shards) => {
+                if result.is_ok() {
+                    self.hit(chain.block, now, fx);
+                }
+                self.load_ended(&shards, &result, now, fx);
+            }
             Work::Dump { shards, generation, also, .. } => {
                 // Success came through dump_succeeded.
                 let generation = (chain.block, generation);
                 self.dump_failed(id, generation, &shards, &result, close, now, fx);
-                self.tell(also, &result, fx);
+                self.tell(also, &result, now, fx);
             }
             Work::Commit { generation, waiters, syncing, .. } => {
                 if let Some(lane) = syncing
@@ -287,6 +312,8 @@ impl Core {
             },
             Work::Sweep { .. } => self.sweep_next(now, fx),
             Work::SweepOne { .. } => self.stats.swept_temporaries += u64::from(result.is_ok()),
+            Work::Refresh { blocks, hits, .. } => self.refreshed(hits, blocks.len(), &result),
+            Work::Space { lane } => self.room_ended(lane, result.is_ok()),
         }
         self.note_quiet(fx);
     }
@@ -300,7 +327,13 @@ impl Core {
         Vec::new()
     }
 
-    fn load_ended(&mut self, shards: &Shards, result: &Result<(), Error>, fx: &mut Effects) {
+    fn load_ended(
+        &mut self,
+        shards: &Shards,
+        result: &Result<(), Error>,
+        now: Time,
+        fx: &mut Effects,
+    ) {
         match result {
             Ok(()) => {
                 self.stats.loaded_shards += shards.count() as u64;
@@ -308,7 +341,7 @@ impl Core {
             }
             Err(error) => self.stats.load_misses += u64::from(error.status == Status::NotFound),
         }
-        self.end_positions(shards.task, &shards.positions, result, fx);
+        self.end_positions(shards.task, &shards.positions, result, now, fx);
     }
 
     /// Ends positions of a task.
@@ -317,11 +350,13 @@ impl Core {
         task: u64,
         positions: &[usize],
         result: &Result<(), Error>,
+        now: Time,
         fx: &mut Effects,
     ) {
-        if let Some(cell) = self.tasks.end(task, positions, result) {
+        if let Some(ended) = self.tasks.end(task, positions, result) {
             self.stats.tasks_finished += 1;
-            fx.finished.push(cell);
+            self.count_task(ended.kind, ended.began, now);
+            fx.finished.push(ended.cell);
             fx.listed = true;
         }
     }
@@ -329,47 +364,6 @@ impl Core {
     /// Ends one part of a call.
     pub(super) fn end_part(&mut self, call: u64, errors: Vec<(usize, Error)>, fx: &mut Effects) {
         fx.finished.extend(self.calls.end_part(call, errors));
-    }
-
-    /// The answers to a list of blocks; the rest goes on, to the next step or backend.
-    pub(super) fn lookup_verdict(
-        &mut self,
-        id: ChainId,
-        infos: &[Option<FileInfo>],
-        failure: Option<Failure>,
-        fresh: bool,
-    ) -> Verdict {
-        let block_bytes = self.rules.shape.map(|shape| shape.block_bytes);
-        let check_size = self.rules.lookup_size;
-        let Some(chain) = self.chains.get_mut(&id) else { return Verdict::NotFound };
-        let Work::Lookup { call, open, .. } = &mut chain.work else { return Verdict::NotFound };
-        let Some(call) = self.calls.get_mut(*call) else { return Verdict::NotFound };
-        let mut rest = Vec::new();
-        for (at, (position, block)) in open.drain(..).enumerate() {
-            match infos.get(at) {
-                Some(Some(info)) => {
-                    let whole = match (info.bytes, block_bytes) {
-                        (Some(bytes), Some(expected)) if check_size => bytes == expected,
-                        (Some(bytes), _) => bytes > 0,
-                        (None, _) => false,
-                    };
-                    call.found[position] = whole;
-                    self.stats.lookup_hits += u64::from(whole);
-                    self.stats.corrupt += u64::from(!whole);
-                }
-                // Absent only if the path shows the storage (R24).
-                Some(None) if fresh => {}
-                Some(None) | None => rest.push((position, block)),
-            }
-        }
-        let answered_all = rest.is_empty();
-        let missing_only = failure.is_none();
-        *open = rest;
-        match failure {
-            Some(failure) => Verdict::Fail(failure),
-            None if answered_all || !missing_only => Verdict::Success(Done::Unit),
-            None => Verdict::Next(super::step::Step::Marker(super::step::Then::NotFound)),
-        }
     }
 
     pub(super) fn timed_out(&self, attempt: &Attempt) -> Failure {

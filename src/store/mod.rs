@@ -12,11 +12,15 @@ mod chain;
 mod close;
 mod commit;
 mod core;
+mod counts;
 mod dump;
 mod effects;
 mod flow;
+mod found;
+mod hotness;
 pub mod layout;
 mod lookup;
+mod metrics;
 mod open;
 mod outcome;
 mod plan;
@@ -27,6 +31,7 @@ mod rules;
 mod shared;
 #[cfg(test)]
 mod sim;
+mod space;
 mod step;
 mod submit;
 mod supervisor;
@@ -298,7 +303,7 @@ impl Store {
     /// The health report as JSON.
     #[must_use]
     pub fn health_json(&self) -> String {
-        report::health_json(&self.shared, &self.report)
+        report::health_json(&self.shared, &self.config, &self.report)
     }
 
     /// An operator's word about a backend (R56).
@@ -328,13 +333,25 @@ impl Store {
     /// Counters, effective configuration and engine as JSON (R92).
     #[must_use]
     pub fn stats_json(&self) -> String {
-        report::stats_json(&self.stats(), &self.config, &self.report)
+        report::stats_json(&self.shared, &self.stats(), &self.config, &self.report)
     }
 
-    /// The counters as Prometheus text.
+    /// Counters, times and room as Prometheus text. Room that is not fresh is asked for, for the
+    /// next reader.
     #[must_use]
     pub fn metrics(&self) -> String {
-        report::metrics(&self.stats(), &self.health())
+        let (paths, tasks) = self.shared.read(|core| core.figures());
+        let (stats, health) = (self.stats(), self.health());
+        let sources = metrics::Sources {
+            stats: &stats,
+            health: &health,
+            paths: &paths,
+            tasks: &tasks,
+            facts: &self.report,
+        };
+        let text = metrics::text(&sources);
+        self.shared.with(core::Core::ask_room);
+        text
     }
 }
 

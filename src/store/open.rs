@@ -261,7 +261,7 @@ fn share(
         Err(failed) => Err(failed.failure.clone()),
     });
     let slots = Slots { transfers: config.trans_concurrency, lookups: config.lookup_concurrency };
-    let core = Core::new(
+    let mut core = Core::new(
         Rules::new(config),
         clock.clone(),
         Arc::new(layout),
@@ -270,6 +270,9 @@ fn share(
         slots,
         Arc::clone(&mask),
     );
+    for (lane, backend) in report.backends.iter().enumerate() {
+        core.learn_room(lane, backend.as_ref().ok().and_then(|checked| checked.space), now);
+    }
     let alarm = Arc::new(Alarm::new(clock.clone()));
     let shared = Arc::new(Shared::new(core, clock.clone(), mask, Arc::clone(&alarm)));
     let n = u64::try_from(config.backends.len()).unwrap_or(1);

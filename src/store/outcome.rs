@@ -6,7 +6,7 @@ use super::core::Core;
 use super::effects::Effects;
 use super::types::BlockId;
 use crate::clock::Time;
-use crate::engine::{Outcome, Tag};
+use crate::engine::{Done, Outcome, Tag};
 use crate::error::Failure;
 use crate::health::class::{self, Context, Operation};
 use crate::health::state::{self, BackendState, Blame, Transition, Why};
@@ -26,6 +26,9 @@ impl Core {
         now: Time,
         fx: &mut Effects,
     ) {
+        if operation == Operation::Space {
+            return;
+        }
         let blame = Blame::new(operation, failure);
         // A sweep is about no block of anybody's.
         let block = (operation != Operation::Collect).then_some(block.0);
@@ -86,6 +89,7 @@ impl Core {
         fx: &mut Effects,
     ) {
         self.stats.late_results += 1;
+        self.lanes[attempt.lane].stats.late_results += 1;
         self.free_slot(&attempt);
         fx.wake_class(attempt.lane, attempt.class);
         if let Some(chain) = attempt.chain.and_then(|id| self.chains.get_mut(&id)) {
@@ -93,6 +97,7 @@ impl Core {
         }
         let Some(epoch) = attempt.abandoned else { return };
         let recorded = match self.counted(&attempt, outcome) {
+            _ if attempt.work == Operation::Space => None,
             None => Some(state::Outcome::LateSuccess),
             Some(Some(failure)) => Some(state::Outcome::LateFailure {
                 block: Some(attempt.block.0),
@@ -110,7 +115,9 @@ impl Core {
     /// `None`: a success. `Some(None)`: says nothing about the path.
     fn counted(&self, attempt: &Attempt, outcome: &Outcome) -> Option<Option<Failure>> {
         let failure = match outcome {
-            Ok(crate::engine::Done::Infos(_, Some(failure))) | Err(failure) => failure,
+            Ok(Done::Infos(_, Some(failure)) | Done::Touched(_, Some(failure))) | Err(failure) => {
+                failure
+            }
             Ok(_) => return None,
         };
         if attempt.expects(failure) {
@@ -130,11 +137,15 @@ impl Core {
         fx: &mut Effects,
     ) {
         self.free_slot(attempt);
+        self.count_attempt(attempt, now);
         fx.wake_class(attempt.lane, attempt.class);
         match self.counted(attempt, outcome) {
+            // R20: what follows from work that was an outcome is none.
+            None if matches!(attempt.work, Operation::Hotness | Operation::Space) => {}
             None => self.record_success(attempt.lane, now, fx),
             Some(Some(failure)) => {
                 let (lane, block) = (attempt.lane, attempt.block);
+                self.count_error(lane, class::Class::Path, &failure);
                 self.record_failure(lane, block, attempt.operation(), &failure, now, fx);
             }
             Some(None) => {}

@@ -1,7 +1,6 @@
-//! What an operator sees: health and statistics, as structs, JSON and Prometheus text (R56, R90,
-//! R92). Reads; decides nothing.
+//! What an operator sees: health and statistics, as structs and JSON (R56, R92); metrics are in
+//! `metrics.rs`. Reads; decides nothing.
 
-use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
@@ -108,8 +107,20 @@ fn transition_json(transition: &Transition, path: &str, now: crate::clock::Time)
     })
 }
 
+fn transitions_json(shared: &Shared, facts: &Facts) -> Vec<Value> {
+    let now = shared.clock.now();
+    shared.read(|core| {
+        let all = core.health.transitions();
+        all.map(|one| transition_json(one, &facts.paths[one.backend], now)).collect()
+    })
+}
+
+fn engine_json(facts: &Facts) -> Value {
+    json!({"name": facts.engine.word(), "reason": facts.engine_reason})
+}
+
 /// The health report.
-pub fn health_json(shared: &Shared, facts: &Facts) -> String {
+pub fn health_json(shared: &Shared, config: &Config, facts: &Facts) -> String {
     let backends: Vec<Value> = health(shared, facts)
         .into_iter()
         .map(|report| {
@@ -132,17 +143,15 @@ pub fn health_json(shared: &Shared, facts: &Facts) -> String {
         })
         .collect();
     let now = shared.clock.now();
-    let transitions: Vec<Value> = shared.read(|core| {
-        let all = core.health.transitions();
-        all.map(|one| transition_json(one, &facts.paths[one.backend], now)).collect()
-    });
     let breaker =
         facts.breaker.get().map(|breaker| if breaker.is_open() { "open" } else { "closed" });
     json!({
         "backends": backends,
         "same_storage": facts.same_storage,
         "breaker": breaker,
-        "transitions": transitions,
+        "engine": engine_json(facts),
+        "transitions": transitions_json(shared, facts),
+        "config": config.effective,
         "now_ms": millis(now.0),
     })
     .to_string()
@@ -151,7 +160,8 @@ pub fn health_json(shared: &Shared, facts: &Facts) -> String {
 /// Name, whether it only grows, help, value.
 type Figure = (&'static str, bool, &'static str, u64);
 
-fn figures(stats: &Snapshot) -> [Figure; 25] {
+/// The counters of the statistics, as JSON and metrics name them.
+pub(super) fn figures(stats: &Snapshot) -> [Figure; 28] {
     [
         ("threads", false, "Threads of the store.", u64::from(stats.threads)),
         ("tasks", true, "Tasks accepted.", stats.tasks),
@@ -183,42 +193,22 @@ fn figures(stats: &Snapshot) -> [Figure; 25] {
         ("in_flight", false, "Operations running.", stats.in_flight),
         ("abandoned", false, "Operations given up, still in the kernel.", stats.abandoned),
         ("unfinished_blocks", false, "Blocks begun, not visible.", stats.unfinished_blocks),
+        ("hotness_refreshed", true, "Blocks made warm again.", stats.hotness_refreshed),
+        ("hotness_left_out", true, "Hits that made no block warm.", stats.hotness_left_out),
+        ("lookup_misses", true, "Ids not found by lookups.", stats.lookup_misses),
     ]
 }
 
-/// Counters, configuration and engine.
-pub fn stats_json(stats: &Snapshot, config: &Config, facts: &Facts) -> String {
+/// Counters, configuration, engine and transitions.
+pub fn stats_json(shared: &Shared, stats: &Snapshot, config: &Config, facts: &Facts) -> String {
     let counters: serde_json::Map<String, Value> =
         figures(stats).into_iter().map(|(name, _, _, value)| (name.into(), value.into())).collect();
     json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "engine": {"name": facts.engine.word(), "reason": facts.engine_reason},
+        "engine": engine_json(facts),
         "counters": counters,
+        "transitions": transitions_json(shared, facts),
         "config": config.effective,
     })
     .to_string()
-}
-
-/// Prometheus text, exposition format 0.0.4.
-pub fn metrics(stats: &Snapshot, backends: &[BackendReport]) -> String {
-    let mut text = String::new();
-    let mut line = |arguments: std::fmt::Arguments<'_>| {
-        // Writing to a String cannot fail.
-        let written = writeln!(text, "{arguments}");
-        debug_assert!(written.is_ok());
-    };
-    for (name, grows, help, value) in figures(stats) {
-        let (kind, suffix) = if grows { ("counter", "_total") } else { ("gauge", "") };
-        line(format_args!("# HELP kvpath_{name}{suffix} {help}"));
-        line(format_args!("# TYPE kvpath_{name}{suffix} {kind}"));
-        line(format_args!("kvpath_{name}{suffix} {value}"));
-    }
-    line(format_args!("# HELP kvpath_backend_available 1: takes part in routing."));
-    line(format_args!("# TYPE kvpath_backend_available gauge"));
-    for backend in backends {
-        let path = backend.path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let value = u32::from(backend.state.code() == 0);
-        line(format_args!("kvpath_backend_available{{backend=\"{path}\"}} {value}"));
-    }
-    text
 }

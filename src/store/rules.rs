@@ -28,6 +28,8 @@ pub struct Rules {
     pub verify_mount: bool,
     /// R30; `false`: R32.
     pub isolated: bool,
+    /// A lookup that finds a block makes it hot; otherwise a load does (R64).
+    pub hot_on_lookup: bool,
     /// A hit needs the block's size (R62).
     pub lookup_size: bool,
     /// Shards accepted at a time.
@@ -66,6 +68,7 @@ impl Rules {
             scope: config.failure_scope,
             verify_mount: config.verify_mount,
             isolated: config.buffer_mode == BufferMode::Isolated,
+            hot_on_lookup: !config.transfers,
             lookup_size: config.transfers || config.lookup_checks_size,
             max_queued_shards: config.max_queued_shards,
             lookup_concurrency: config.lookup_concurrency,

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::attempt::Attempt;
 use super::chain::{Chain, ChainId, Shards, Work};
 use super::core::Core;
+use super::effects::Effects;
 use super::layout::{MARKER, TEMPORARY};
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::CommitSync;
-use crate::engine::{Done, Op, OpKind, Outcome, StatMany, Tag, Transfer};
+use crate::engine::{Done, FileList, Op, OpKind, Outcome, Tag, Transfer};
 use crate::error::{self, Cause, Failure};
 use crate::health::marker::{self, Marker};
 
@@ -52,6 +53,10 @@ pub enum Step {
     DropTemporary,
     /// Sync the directory (`commit_sync: full`).
     SyncDir,
+    /// Refresh mtimes (R64).
+    Refresh,
+    /// Ask for room (R90).
+    Space,
 }
 
 impl Step {
@@ -104,6 +109,8 @@ impl Core {
             Work::Commit { detour: Some(_), .. } => Step::SyncTemporary,
             Work::Commit { .. } if self.needs_sync(&chain.block) => Step::SyncTemporary,
             Work::Commit { .. } => Step::Rename { replace: !self.lanes[lane].no_replace },
+            Work::Refresh { .. } => Step::Refresh,
+            Work::Space { .. } => Step::Space,
             _ => Step::Main,
         })
     }
@@ -126,6 +133,8 @@ impl Core {
         let id = attempt.chain?;
         let kind = match step {
             Step::Main => self.main_op(id, lane)?,
+            Step::Refresh => self.refresh_op(id, lane)?,
+            Step::Space => OpKind::Space { path: self.layout.below(lane, "") },
             Step::Marker(_) => OpKind::ReadSmall { path: self.layout.below(lane, MARKER) },
             Step::MakeDir => OpKind::MakeDir {
                 path: self.layout.dir_path(lane, &block),
@@ -181,7 +190,7 @@ impl Core {
             Work::Discard { .. } => Some(OpKind::Unlink { path: self.temporary(id, lane)? }),
             Work::Lookup { open, .. } => {
                 let paths = open.iter().map(|(_, id)| self.layout.block_path(lane, id)).collect();
-                let list = StatMany::new(paths, self.clock.clone());
+                let list = FileList::new(paths, self.clock.clone());
                 let list = Arc::new(list.below(self.layout.below(lane, "")));
                 let chain = self.chains.get_mut(&id)?;
                 if let Work::Lookup { asked, .. } = &mut chain.work {
@@ -196,7 +205,7 @@ impl Core {
             Work::SweepOne { relative } => {
                 Some(OpKind::Unlink { path: self.layout.below(lane, relative) })
             }
-            Work::Commit { .. } => None,
+            Work::Commit { .. } | Work::Refresh { .. } | Work::Space { .. } => None,
         }
     }
 
@@ -242,6 +251,7 @@ impl Core {
         id: ChainId,
         outcome: Outcome,
         now: Time,
+        fx: &mut Effects,
     ) -> Verdict {
         if let Step::Marker(then) = attempt.step.clone() {
             return self.marker_verdict(attempt.lane, then, outcome, now);
@@ -252,12 +262,12 @@ impl Core {
         let is_commit = matches!(chain.work, Work::Commit { .. });
         let is_dump = matches!(chain.work, Work::Dump { .. });
         if is_commit {
-            return self.commit_verdict(attempt, id, outcome, now);
+            return self.commit_verdict(attempt, id, outcome, now, fx);
         }
         if is_dump {
             return self.dump_verdict(attempt, id, outcome, now);
         }
-        self.plain_verdict(attempt, id, outcome, now)
+        self.plain_verdict(attempt, id, outcome, now, fx)
     }
 
     fn marker_verdict(&mut self, lane: usize, then: Then, outcome: Outcome, now: Time) -> Verdict {
@@ -291,13 +301,14 @@ impl Core {
         }
     }
 
-    /// Loads, lookups, removals, discards, sweeps.
+    /// Loads, lookups, removals, discards, sweeps, hotness, room.
     fn plain_verdict(
         &mut self,
         attempt: &Attempt,
         id: ChainId,
         outcome: Outcome,
         now: Time,
+        fx: &mut Effects,
     ) -> Verdict {
         let fresh = !self.marker_needed(attempt.lane, MARKER_FRESH_FOR_MISS, now);
         let Some(chain) = self.chains.get_mut(&id) else {
@@ -307,7 +318,12 @@ impl Core {
             if fresh { Verdict::NotFound } else { Verdict::Next(Step::Marker(Then::NotFound)) }
         };
         match outcome {
-            Ok(Done::Infos(infos, failure)) => self.lookup_verdict(id, &infos, failure, fresh),
+            Ok(Done::Infos(infos, failure)) => {
+                let (verdict, hits) = self.lookup_verdict(id, attempt.lane, &infos, failure, fresh);
+                hits.into_iter().for_each(|block| self.hit(block, now, fx));
+                verdict
+            }
+            Ok(Done::Touched(answers, failure)) => self.refresh_verdict(id, &answers, failure),
             Ok(done) => Verdict::Success(done),
             Err(failure) if is_missing(&failure) => not_found(),
             Err(failure) if may_be_stale(&failure) && !chain.looked_again => {

@@ -63,11 +63,13 @@ impl Core {
             chains: Vec::new(),
             forgotten: false,
             cell: Arc::default(),
+            kind,
+            began: now,
         };
         self.arm(task.deadline.filter(|_| shards > 0), fx);
         let handle = self.tasks.add(task);
         if shards == 0 {
-            self.end_positions(handle, &[], &Ok(()), fx);
+            self.end_positions(handle, &[], &Ok(()), now, fx);
             return Ok(handle);
         }
         match kind {
@@ -300,12 +302,13 @@ impl Core {
             .chains
             .iter()
             .filter(|(_, chain)| !matches!(chain.place, Place::Running(_)))
-            .filter(|(_, chain)| !matches!(chain.work, Work::Commit { .. }))
+            .filter(|(_, chain)| !chain.work.outlives_close())
             .map(|(id, _)| *id)
             .collect();
         for id in waiting {
             self.end(id, Err(closed()), now, fx);
         }
+        self.refresh_all(now, fx);
         self.note_quiet(fx);
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::chain::ChainId;
-use super::types::TaskResult;
+use super::types::{TaskKind, TaskResult};
 use crate::clock::Time;
 use crate::error::Error;
 
@@ -62,6 +62,21 @@ pub struct Task {
     pub forgotten: bool,
     /// Where threads wait.
     pub cell: Arc<Cell>,
+    /// Load or dump.
+    pub kind: TaskKind,
+    /// When it was accepted.
+    pub began: Time,
+}
+
+/// What a task leaves when its last position has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Who is to be told.
+    pub cell: Arc<Cell>,
+    /// Load or dump.
+    pub kind: TaskKind,
+    /// When it was accepted.
+    pub began: Time,
 }
 
 /// What `check` and `wait` find under a handle.
@@ -114,13 +129,13 @@ impl Tasks {
         self.running.iter().map(|(handle, task)| (*handle, task))
     }
 
-    /// Ends positions of a task. Gives the cell to tell where that was the last of it.
+    /// Ends positions of a task. Gives whom to tell where that was the last of it.
     pub fn end(
         &mut self,
         handle: u64,
         positions: &[usize],
         result: &Result<(), Error>,
-    ) -> Option<Arc<Cell>> {
+    ) -> Option<Ended> {
         let task = self.running.get_mut(&handle)?;
         task.open = task.open.saturating_sub(positions.len());
         self.open = self.open.saturating_sub(positions.len());
@@ -134,7 +149,7 @@ impl Tasks {
         if !task.forgotten {
             self.keep(handle, TaskResult::new(task.shards, task.errors));
         }
-        Some(task.cell)
+        Some(Ended { cell: task.cell, kind: task.kind, began: task.began })
     }
 
     fn keep(&mut self, handle: u64, result: TaskResult) {
@@ -246,6 +261,8 @@ mod tests {
             chains: Vec::new(),
             forgotten: false,
             cell: Arc::default(),
+            kind: TaskKind::Load,
+            began: Time::ZERO,
         })
     }
 

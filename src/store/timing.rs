@@ -34,6 +34,8 @@ impl Attempt {
             (S::MakeDir, _) => Step::Mkdir,
             (S::SyncTemporary | S::SyncFinal | S::SyncDir | S::SyncRoot, _) => Step::Fsync,
             (S::Rename { .. }, _) => Step::Rename,
+            (S::Refresh, _) => Step::Touch,
+            (S::Space, _) => Step::Stat,
         }
     }
 
@@ -56,7 +58,7 @@ impl Attempt {
             Class::Dump => Operation::Dump,
             Class::Lookup => Operation::Lookup,
             Class::Metadata => Operation::Commit,
-            Class::Idle => Operation::Collect,
+            Class::Idle => self.work,
         }
     }
 }
@@ -68,18 +70,20 @@ impl Core {
         if let Some(armed) = self.armed {
             let slept = now.since(armed);
             if slept > OVERSLEPT {
-                return Some(self.overslept(slept.saturating_add(HARVEST), now));
+                let next = self.overslept(slept.saturating_add(HARVEST), now);
+                return Some(self.hotness.due.map_or(next, |due| due.min(next)));
             }
         }
         self.judge_attempts(now, fx);
         self.judge_waiters(now, fx);
         self.judge_blocks(now, fx);
+        let hotness = self.judge_hotness(now, fx);
         let next = self.next_limit();
         debug_assert!(next.is_none_or(|next| next > now), "what is due was not ended");
         // A moment that has passed already says nothing about how long anybody slept.
         self.armed = next.map(|next| next.max(now));
         self.note_quiet(fx);
-        self.armed
+        self.armed.into_iter().chain(hotness).min()
     }
 
     /// Everybody slept: nothing is judged before the workers had the time they were promised.
@@ -125,12 +129,16 @@ impl Core {
     /// A list of files has a limit for each file: one that began its present file later is not over
     /// it (R63).
     fn moved_on(&mut self, tag: Tag, now: Time) -> bool {
-        let Some((_, limit)) = self.rules.lookup_limit else { return false };
         let Some(attempt) = self.attempts.get_mut(&tag) else { return false };
         let chain = attempt.chain.and_then(|id| self.chains.get(&id));
-        let Some(Work::Lookup { asked: Some(list), .. }) = chain.map(|chain| &chain.work) else {
-            return false;
+        let (list, limit) = match chain.map(|chain| &chain.work) {
+            Some(Work::Lookup { asked: Some(list), .. }) => {
+                (list, self.rules.lookup_limit.map(|(_, limit)| limit))
+            }
+            Some(Work::Refresh { asked: Some(list), .. }) => (list, self.rules.metadata_limit),
+            _ => return false,
         };
+        let Some(limit) = limit else { return false };
         let over = list.began_file().plus(limit);
         let moved = over > now;
         if moved {
@@ -147,7 +155,6 @@ impl Core {
             // A worker is inside (R30, R32): it stops when it leaves, and reports.
             attempt.pending = Some(Pending::TimedOut);
             // In `borrowed` mode its I/O may take for ever: the window must know now (R32).
-            self.stats.timeouts += 1;
             self.count_time_out(tag, now, fx);
             return;
         }
@@ -162,7 +169,6 @@ impl Core {
             }
             return;
         }
-        self.stats.timeouts += 1;
         self.abandon(tag, fx);
         self.count_time_out(tag, now, fx);
         let Some(id) = id else { return };
@@ -193,6 +199,7 @@ impl Core {
         let (lane, block) = (attempt.lane, attempt.block);
         let failure = self.timed_out(attempt);
         let operation = attempt.operation();
+        self.count_limit(tag, &failure, now);
         self.record_failure(lane, block, operation, &failure, now, fx);
         let epoch = self.health.backends()[lane].epoch();
         if let Some(attempt) = self.attempts.get_mut(&tag)
@@ -216,13 +223,13 @@ impl Core {
         for handle in due {
             let error = self.limit_error("task");
             // First what waits, so that nothing of it is begun anew by what ends next.
-            self.leave_commits(handle, &error, fx);
+            self.leave_commits(handle, &error, now, fx);
             // Asked only now: ending another task may have begun something for this one.
             let chains = self.tasks.get_mut(handle).map(|task| task.chains.clone());
             for id in chains.unwrap_or_default() {
                 self.terminate(id, error.clone(), now, fx);
             }
-            self.leave_commits(handle, &error, fx);
+            self.leave_commits(handle, &error, now, fx);
             // What is left of it ends when a worker leaves its memory (R32): not a matter of time.
             if let Some(task) = self.tasks.get_mut(handle) {
                 task.deadline = None;
@@ -255,7 +262,13 @@ impl Core {
     }
 
     /// A task is over while commits that it waits for go on: it leaves them.
-    pub(super) fn leave_commits(&mut self, handle: u64, error: &Error, fx: &mut Effects) {
+    pub(super) fn leave_commits(
+        &mut self,
+        handle: u64,
+        error: &Error,
+        now: Time,
+        fx: &mut Effects,
+    ) {
         let mine = |w: &Waiter| matches!(w, Waiter::Task { task, .. } if *task == handle);
         let mut left = Vec::new();
         for chain in self.chains.values_mut() {
@@ -274,7 +287,7 @@ impl Core {
         for shards in self.blocks.take_behind_of(handle) {
             left.push(super::blocks::waiter(&shards));
         }
-        self.tell(left, &Err(error.clone()), fx);
+        self.tell(left, &Err(error.clone()), now, fx);
     }
 
     fn judge_blocks(&mut self, now: Time, fx: &mut Effects) {
@@ -352,7 +365,7 @@ impl Core {
         }
         let behind = self.blocks.take_behind_of(handle);
         let left = behind.iter().map(super::blocks::waiter).collect();
-        self.tell(left, &Err(error), fx);
+        self.tell(left, &Err(error), now, fx);
         Ok(())
     }
 }

@@ -2,4 +2,5 @@
 
 mod cases;
 mod header;
+mod reports;
 mod tidy;

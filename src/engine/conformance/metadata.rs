@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::rig::{Rig, USUAL, c_path};
 use super::{Case, Make};
 use crate::clock::Clock;
-use crate::engine::{Done, FileInfo, OpKind, Outcome, StatMany};
+use crate::engine::{Done, FileInfo, FileList, OpKind, Outcome};
 use crate::error::{Cause, Failure, Step};
 
 pub const CASES: &[Case] = &[
@@ -22,6 +22,8 @@ pub const CASES: &[Case] = &[
     ("read a small file", read_small),
     ("list", list),
     ("touch", touch),
+    ("touch many", touch_many),
+    ("space", space),
     ("nothing is begun once the gate is revoked", revoked),
 ];
 
@@ -77,7 +79,7 @@ fn stat_many(make: Make, dir: &Path) {
         let paths = names.iter().map(|name| c_path(&dir.join(name))).collect();
         let clock = Clock::manual();
         clock.advance(Duration::from_secs(1));
-        let many = Arc::new(StatMany::new(paths, clock));
+        let many = Arc::new(FileList::new(paths, clock));
         let outcome = rig.run(OpKind::StatMany(Arc::clone(&many)));
         (outcome, many.began_file().0.as_secs())
     };
@@ -165,6 +167,39 @@ fn touch(make: Make, dir: &Path) {
     refused(run("none"), Step::Touch, libc::ENOENT);
 }
 
+fn touch_many(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let run = |names: &[&str]| {
+        let paths = names.iter().map(|name| c_path(&dir.join(name))).collect();
+        rig.run(OpKind::TouchMany(Arc::new(FileList::new(paths, Clock::manual()))))
+    };
+    for name in ["a", "b"] {
+        let file = fs::File::create(dir.join(name)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    }
+    let touched = Done::Touched(vec![Ok(()), Err(libc::ENOENT), Ok(())], None);
+    assert_eq!(run(&["a", "none", "b"]), Ok(touched));
+    for name in ["a", "b"] {
+        assert!(fs::metadata(dir.join(name)).unwrap().mtime() > 1_000_000);
+    }
+    let failure = Some(Failure::errno(Step::Touch, libc::ENOTDIR));
+    assert_eq!(run(&["a", "a/below", "b"]), Ok(Done::Touched(vec![Ok(())], failure)));
+    assert_eq!(run(&[]), Ok(Done::Touched(Vec::new(), None)));
+}
+
+fn space(make: Make, dir: &Path) {
+    let rig = Rig::new(make, USUAL);
+    let Ok(Done::Space(space)) = rig.run(OpKind::Space { path: c_path(dir) }) else {
+        panic!("no answer");
+    };
+    let known = nix::sys::statvfs::statvfs(dir).unwrap();
+    assert_eq!(space.bytes, known.blocks() * known.fragment_size());
+    assert_eq!(space.inodes, known.files());
+    assert!(space.free_bytes <= space.bytes && space.available_bytes <= space.free_bytes);
+    let none = rig.run(OpKind::Space { path: c_path(&dir.join("none")) });
+    refused(none, Step::Stat, libc::ENOENT);
+}
+
 fn revoked(make: Make, dir: &Path) {
     let rig = Rig::new(make, USUAL);
     fs::write(dir.join("file"), "x").unwrap();
@@ -183,7 +218,7 @@ fn revoked(make: Make, dir: &Path) {
         assert!(matches!(outcome, Err(Failure { cause: Cause::GivenUp, .. })), "{outcome:?}");
     }
     let paths = vec![path()];
-    let many = Arc::new(StatMany::new(paths, Clock::monotonic()));
+    let many = Arc::new(FileList::new(paths, Clock::monotonic()));
     let (op, tag, gate) = rig.op(OpKind::StatMany(many));
     assert!(gate.revoke());
     rig.submit_op(op);

@@ -169,11 +169,11 @@ impl Rule {
             OpKind::Write(_) => Step::Write,
             OpKind::Rename { .. } => Step::Rename,
             OpKind::Sync { .. } => Step::Fsync,
-            OpKind::Stat { .. } | OpKind::StatMany(_) => Step::Stat,
+            OpKind::Stat { .. } | OpKind::StatMany(_) | OpKind::Space { .. } => Step::Stat,
             OpKind::Unlink { .. } => Step::Remove,
             OpKind::MakeDir { .. } => Step::Mkdir,
             OpKind::List { .. } => Step::List,
-            OpKind::Touch { .. } => Step::Touch,
+            OpKind::Touch { .. } | OpKind::TouchMany(_) => Step::Touch,
         };
         // Only these move the caller's bytes.
         let transfer = matches!(kind, OpKind::Read(_) | OpKind::Write(_));
@@ -197,14 +197,15 @@ impl Rule {
         match kind {
             OpKind::Read(transfer) | OpKind::Write(transfer) => contains(&transfer.path),
             OpKind::Rename { from, to, .. } => contains(from) || contains(to),
-            OpKind::StatMany(many) => many.paths.iter().any(contains),
+            OpKind::StatMany(many) | OpKind::TouchMany(many) => many.paths.iter().any(contains),
             OpKind::Sync { path, .. }
             | OpKind::Stat { path }
             | OpKind::Unlink { path }
             | OpKind::MakeDir { path, .. }
             | OpKind::ReadSmall { path }
             | OpKind::List { path, .. }
-            | OpKind::Touch { path } => contains(path),
+            | OpKind::Touch { path }
+            | OpKind::Space { path } => contains(path),
         }
     }
 

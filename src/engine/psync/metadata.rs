@@ -4,9 +4,9 @@ use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 
 use super::{Job, UNIT};
-use crate::engine::{Done, Entry, FileInfo, Outcome, StatMany};
+use crate::engine::{Done, Entry, FileInfo, FileList, Outcome};
 use crate::error::{Cause, Failure, Step};
-use crate::posix::file;
+use crate::posix::{file, space};
 
 /// The largest file that [`crate::engine::OpKind::ReadSmall`] reads.
 const SMALL_BYTES: usize = 4096;
@@ -45,7 +45,7 @@ impl Job<'_> {
 
     /// Where to look from: walking down to the root is most of the price of a question. Where the
     /// root cannot be opened each path tells by itself what is wrong.
-    fn place<'m>(&self, many: &'m StatMany) -> Option<(OwnedFd, &'m CStr)> {
+    fn place<'m>(&self, many: &'m FileList) -> Option<(OwnedFd, &'m CStr)> {
         let root = many.root.as_deref().filter(|_| many.paths.len() >= PLACE_PATHS_MIN)?;
         many.begin_file();
         let place = self.step(Step::Stat, || file::open_place(root)).ok()?;
@@ -70,7 +70,7 @@ impl Job<'_> {
         }
     }
 
-    pub(in crate::engine) fn stat_many(&self, many: &StatMany) -> Done {
+    pub(in crate::engine) fn stat_many(&self, many: &FileList) -> Done {
         let mut answers = Vec::with_capacity(many.paths.len());
         let place = self.place(many);
         for path in &many.paths {
@@ -149,5 +149,26 @@ impl Job<'_> {
     pub(in crate::engine) fn touch(&self, path: &CStr) -> Outcome {
         self.step(Step::Touch, || file::touch(path))?;
         UNIT
+    }
+
+    pub(in crate::engine) fn touch_many(&self, many: &FileList) -> Done {
+        let mut answers = Vec::with_capacity(many.paths.len());
+        for path in &many.paths {
+            many.begin_file();
+            match self.touch(path) {
+                Ok(_) => answers.push(Ok(())),
+                Err(failure) => match failure.os() {
+                    Some(errno @ (libc::ENOENT | libc::EPERM | libc::EACCES)) => {
+                        answers.push(Err(errno));
+                    }
+                    _ => return Done::Touched(answers, Some(failure)),
+                },
+            }
+        }
+        Done::Touched(answers, None)
+    }
+
+    pub(in crate::engine) fn space(&self, path: &CStr) -> Outcome {
+        self.step(Step::Stat, || space::space(path)).map(Done::Space)
     }
 }

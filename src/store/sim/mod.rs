@@ -9,7 +9,7 @@ mod checks;
 mod exact;
 mod kernel;
 mod model;
-mod world;
+pub mod world;
 
 use world::{Mode, World};
 

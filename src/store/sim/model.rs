@@ -148,6 +148,12 @@ impl Storage {
             OpKind::ReadSmall { .. } => Ok(Done::Bytes(self.marker.clone())),
             OpKind::List { .. } => Ok(Done::Entries(Vec::new())),
             OpKind::MakeDir { .. } | OpKind::Touch { .. } => Ok(Done::Unit),
+            OpKind::TouchMany(list) => {
+                list.begin_file();
+                let touch = |path| self.info(path).map(drop).ok_or(libc::ENOENT);
+                Ok(Done::Touched(list.paths.iter().map(|path| touch(path)).collect(), None))
+            }
+            OpKind::Space { .. } => Ok(Done::Space(crate::engine::Space::default())),
             OpKind::Read(_) | OpKind::Write(_) => unreachable!("transfers have phases"),
         }
     }

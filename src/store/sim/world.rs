@@ -128,6 +128,7 @@ impl World {
             scope: FailureScope::Path,
             verify_mount: true,
             isolated: mode.isolated,
+            hot_on_lookup: false,
             lookup_size: true,
             max_queued_shards: 10_000,
             lookup_concurrency: 4,
