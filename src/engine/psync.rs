@@ -194,7 +194,8 @@ impl Job<'_> {
                 Err(errno) if local::is_local(errno) => {
                     let wait = wait.get_or_insert_with(|| Wait::begin(self.lane, self.op));
                     if !wait.again(errno) {
-                        break Err(Failure::errno(step, errno));
+                        // Stays noted: the judge may look before this end is reported.
+                        return Err(Failure::errno(step, errno));
                     }
                 }
                 Err(errno) => break Err(Failure::errno(step, errno)),
