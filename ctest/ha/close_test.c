@@ -132,3 +132,38 @@ CASE(running_work_finishes_and_queued_work_ends)
     CHECK(!exists(block_path(rig.storage, id_of(queued), 0)));
     end_mounts(&rig);
 }
+
+/* R54: what this store has begun and not finished goes with it, through an excluded path too, as
+ * long as that path works. */
+CASE(an_excluded_path_that_works_keeps_no_temporary)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.threshold = 1});
+    batch_t *block = block_on(&rig, 0, 0);
+    batch_fill(block);
+    CHECK_OK(dump(rig.store, block->shards, 1));
+    CHECK_EQ(count_files(rig.storage, ".tmp"), 1);
+    for (int at = 0; at < 2; at++) exclude(&rig, at);
+    CHECK_STATUS(kvpath_check_health(rig.store), KVPATH_STORE_UNHEALTHY);
+    rig_stop(&rig); /* finds no temporary */
+}
+
+/* But one that hangs is not waited for. */
+CASE(an_excluded_path_that_hangs_keeps_its_temporary)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.threshold = 1, .timeout_ms = 1000});
+    batch_t *block = block_on(&rig, 0, 0);
+    batch_fill(block);
+    CHECK_OK(dump(rig.store, block->shards, 1));
+    for (int at = 0; at < 2; at++) fault(&rig, at, "write,open data/* always hang");
+    kvpath_status_t status = dump(rig.store, &block->shards[1], 1);
+    CHECK_STATUS(status, KVPATH_TIMEOUT);
+    for (int at = 0; at < 2; at++) wait_state(&rig, at, KVPATH_BACKEND_EXCLUDED);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    wait_at_rest(&rig);
+    for (int at = 0; at < 2; at++) tell(&rig, at, "freeze");
+    CHECK_OK(kvpath_close(rig.store)); /* no request of it hangs: it returns */
+    for (int at = 0; at < 2; at++) CHECK_EQ(hung(&rig, at), 0);
+    for (int at = 0; at < 2; at++) CHECK_EQ(faultfs_stop(&rig.fs[at]), 0);
+}

@@ -122,6 +122,19 @@ void wait_state(rig_t *rig, int which, int32_t state)
     wait_for(text("state %d of backend %d", state, which), has_state, &wanted);
 }
 
+static bool has_probes(void *argument)
+{
+    struct wanted *wanted = argument;
+    return health_of(wanted->rig, wanted->which).probes >= wanted->count;
+}
+
+void wait_probes(rig_t *rig, int which, uint64_t count)
+{
+    struct wanted wanted = {.rig = rig, .which = which, .count = count};
+    wait_for(text("probe %llu of backend %d", (unsigned long long)count, which), has_probes,
+             &wanted);
+}
+
 void check_health(rig_t *rig, int which, int32_t state, int samples, int failures)
 {
     kvpath_backend_health_t health = health_of(rig, which);

@@ -106,12 +106,17 @@ static bool has_swept(void *argument)
     return true;
 }
 
-void rig_start(rig_t *rig, int n, options_t options)
+void rig_begin(rig_t *rig, options_t options)
 {
-    rig_mount(rig, n);
     rig_open(rig, options);
     wait_for("the sweep", has_swept, rig);
     forget_counts(rig);
+}
+
+void rig_start(rig_t *rig, int n, options_t options)
+{
+    rig_mount(rig, n);
+    rig_begin(rig, options);
 }
 
 void rig_stop(rig_t *rig)

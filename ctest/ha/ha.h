@@ -56,8 +56,10 @@ void rig_mount(rig_t *rig, int n);
 const char *rig_config(const rig_t *rig, options_t options);
 /* Opens; skips where the engine is not the one asked for. Starts to collect the log. */
 void rig_open(rig_t *rig, options_t options);
-/* Mounts, opens, waits for the end of the sweep at open (R46), whose listings are outcomes in the
- * windows as well, and makes all counts 0. */
+/* Opens on what is mounted, waits for the end of the sweep at open (R46), whose listings are outcomes
+ * in the windows as well, and makes all counts 0. */
+void rig_begin(rig_t *rig, options_t options);
+/* The same on new mounts. */
 void rig_start(rig_t *rig, int n, options_t options);
 /* Closes, ends the mounts, and finds nothing left behind in the storage but blocks. */
 void rig_stop(rig_t *rig);
@@ -116,6 +118,8 @@ void wait_state(rig_t *rig, int which, int32_t state);
 void check_health(rig_t *rig, int which, int32_t state, int samples, int failures);
 /* Successes that the sweep at open has put into this backend's window. */
 int swept(const rig_t *rig, int which);
+/* Waits until so many probes of this backend have ended. */
+void wait_probes(rig_t *rig, int which, uint64_t count);
 /* Two different blocks of this primary fail: excluded with threshold 2. Heals it again. */
 void exclude(rig_t *rig, int which);
 

@@ -191,6 +191,28 @@ CASE(a_commit_that_fails_everywhere_is_told_and_tried_again)
     rig_stop(&rig);
 }
 
+/* R43: with `full` no commit is reported before the directory was synced, through whichever path
+ * and whoever made the rename. */
+CASE(a_directory_that_was_not_synced_is_synced_through_the_next_path)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .extra = ", \"commit_sync\": \"full\""});
+    batch_t *block = block_on(&rig, 1, 0);
+    fault(&rig, 1, "fsyncdir data always fail EIO");
+    CHECK_OK(dump(rig.store, block->shards, block->count));
+    CHECK_EQ(seen(&rig, 1, "rename", "*"), 1);
+    CHECK_EQ(seen(&rig, 2, "fsyncdir", "data"), 1);
+    fault(&rig, 2, "fsyncdir data always fail EIO");
+    fault(&rig, 0, "fsyncdir data always fail EIO");
+    /* Stored already, by somebody who may not have synced it. */
+    batch_t *other = block_on(&rig, 2, 0);
+    batch_fill(other);
+    write_file(block_path(rig.storage, id_of(other), 0), other->addrs[0], whole.block);
+    CHECK_STATUS(dump(rig.store, other->shards, other->count), KVPATH_OS_ERROR);
+    CHECK_HAS(kvpath_last_error(), "fsync: errno 5");
+    rig_stop(&rig);
+}
+
 /* R5: the name that an earlier attempt of the same chain has made is no obstacle. */
 CASE(a_name_of_our_own_is_no_obstacle)
 {

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ha.h"
 
@@ -112,4 +113,47 @@ CASE(all_fail)
     wait_threads(threads);
     CHECK_EQ(descriptor_count(), descriptors);
     CHECK_EQ(count_files(rig.storage, "probe"), 0);
+}
+
+/* A path that was broken at open and is another storage when it answers (R8). */
+static void comes_back_as_another(rig_t *rig, const char *extra)
+{
+    rig_mount(rig, 2);
+    make_storage(rig);
+    const char *other = temp_dir();
+    CHECK_OK(kvpath_close(open_root(other, pair, "")));
+    rig->path[1] = text("%s/late", temp_dir());
+    options_t options = quick();
+    options.extra = text("%s%s", any, extra);
+    rig_open(rig, options);
+    check_health(rig, 1, KVPATH_BACKEND_EXCLUDED, 0, 0);
+    CHECK(symlink(other, rig->path[1]) == 0);
+}
+
+CASE(another_storage_stays_out_where_the_same_is_required)
+{
+    rig_t rig;
+    comes_back_as_another(&rig, ", \"require_same_storage\": true");
+    while (health_of(&rig, 1).probe_failures < W || state_of(&rig, 1) != KVPATH_BACKEND_EXCLUDED) {
+        CHECK_EQ(health_of(&rig, 1).transitions, 0);
+        wait_probes(&rig, 1, health_of(&rig, 1).probes + 1);
+    }
+    CHECK_HAS(health_of(&rig, 1).last_error, "not the storage");
+    CHECK_HAS(report(kvpath_health_json, rig.store), "\"same_storage\":true");
+    batch_t *block = block_on(&rig, 1, 0);
+    dump_batch(rig.store, block);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+/* Where it is not required: a warning that names both, and the report tells. */
+CASE(another_storage_that_comes_back_is_told)
+{
+    rig_t rig;
+    comes_back_as_another(&rig, "");
+    wait_state(&rig, 1, KVPATH_BACKEND_AVAILABLE);
+    wait_log("KV1007");
+    wait_log(text("%s/ shows", rig.path[1]));
+    CHECK_HAS(report(kvpath_health_json, rig.store), "\"same_storage\":false");
+    rig_stop(&rig);
 }

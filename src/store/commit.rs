@@ -141,8 +141,10 @@ impl Core {
         let why = chain.last.as_ref().map_or_else(String::new, |last| {
             format!(": {}", self.failure_text(last.lane, &last.failure))
         });
+        // A full disk is what it is, also where it shows only when the cache is written.
+        let full = chain.last.as_ref().is_some_and(|last| last.status == Status::NoSpace);
         let error = Error::new(
-            Status::OsError,
+            if full { Status::NoSpace } else { Status::OsError },
             format!(
                 "commit of block {block}: shards are only in the cache of a path that is lost or \
                  cannot sync them; dump all its shards again{why}"

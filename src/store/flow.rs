@@ -31,14 +31,19 @@ impl Core {
     /// Sends a chain to its next candidate, or ends it where none is left (R15, R16).
     pub(super) fn route(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
         loop {
-            let Some(chain) = self.chains.get_mut(&id) else { return };
-            // R18: what everybody reads; the table behind it is not gone through for each chain.
-            let mask = self.mask.load(Ordering::Acquire);
+            let Some(chain) = self.chains.get(&id) else { return };
             let n = self.lanes.len();
-            let Some(lane) = routing::next(chain.primary, n, mask, chain.tried) else {
+            let last_resort = self.closing && matches!(chain.work, Work::Discard { .. });
+            let (primary, tried) = (chain.primary, chain.tried);
+            let next = |mask| routing::next(primary, n, mask, tried);
+            // R18: what everybody reads; the table behind it is not gone through for each chain.
+            let lane = next(self.mask.load(Ordering::Acquire))
+                .or_else(|| next(if last_resort { self.answering() } else { 0 }));
+            let Some(lane) = lane else {
                 let error = self.no_candidate(id);
                 return self.end(id, Err(error), now, fx);
             };
+            let Some(chain) = self.chains.get_mut(&id) else { return };
             let chain_class = chain.work.class();
             let operation = operation(&chain.work);
             if self.lanes[lane].too_many_abandoned() {

@@ -135,7 +135,6 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
         engine: kind,
         engine_reason: reason,
         paths: config.backends.clone(),
-        same_storage: report.same_storage,
         unfinished: unfinished.clone(),
         breaker: OnceLock::new(),
     };

@@ -9,7 +9,7 @@ use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
 use crate::error::Failure;
 use crate::health::class::{self, Context, Operation};
-use crate::health::state::{self, BackendState, Blame, Transition, Why};
+use crate::health::state::{self, BackendHealth, BackendState, Blame, Transition, Why};
 use crate::log::Level;
 
 impl Core {
@@ -77,6 +77,19 @@ impl Core {
                 }
             }
         }
+    }
+
+    /// The excluded backends that have answered, be it with an error, and keep nothing hanging:
+    /// what close may still use to remove its own temporaries (R54).
+    pub(super) fn answering(&self) -> u64 {
+        let answers = |backend: &BackendHealth| {
+            let errno = backend.last_failure().is_some_and(|blame| blame.errno.is_some());
+            backend.state() == BackendState::Excluded && errno
+        };
+        let lanes = std::iter::zip(self.health.backends(), &self.lanes).enumerate();
+        lanes
+            .filter(|(_, (backend, lane))| answers(backend) && lane.abandoned == 0)
+            .fold(0, |mask, (at, _)| mask | 1 << at)
     }
 
     /// An abandoned op has returned (R29): its outcome changes no data and no task.

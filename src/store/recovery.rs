@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
+use super::backend::LaneState;
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::Writer;
@@ -35,6 +36,14 @@ pub struct Link {
     dir_mode: u32,
     file_mode: u32,
     scope: FailureScope,
+}
+
+/// What a probe of one backend must know.
+pub struct ProbeFacts {
+    /// The storage that it must show; `None`: any.
+    storage: Option<Uuid>,
+    /// Whether it runs direct; `None`: it has not been seen yet.
+    direct: Option<bool>,
 }
 
 impl Link {
@@ -111,7 +120,7 @@ impl Recovery for Link {
             let shared = self.shared.upgrade().ok_or(gone)?;
             shared.read(|core| core.probe_facts(backend))
         };
-        let (storage, known) = facts;
+        let ProbeFacts { storage, direct: known } = facts;
         let direct = known.unwrap_or(self.direct);
         let mut result = probe::probe(&self.params(backend, (storage, direct))?);
         let refused = result.as_ref().err().is_some_and(|failed| failed.direct_refused);
@@ -149,11 +158,26 @@ impl Watched for Link {
 }
 
 impl Core {
-    /// What a probe of this backend must know: the storage that it showed, and whether it runs
-    /// direct.
-    pub(super) fn probe_facts(&self, lane: usize) -> (Option<Uuid>, Option<bool>) {
+    /// What a probe of this backend must know.
+    pub(super) fn probe_facts(&self, lane: usize) -> ProbeFacts {
         let facts = &self.lanes[lane].facts;
-        (facts.storage, facts.storage.map(|_| facts.direct))
+        let direct = facts.storage.map(|_| facts.direct);
+        ProbeFacts { storage: self.expected_storage(lane), direct }
+    }
+
+    /// The storage that a backend must show: what it showed first, or, where it has shown none yet
+    /// and all must be the same, what the others showed (R8, R24).
+    pub(super) fn expected_storage(&self, lane: usize) -> Option<Uuid> {
+        let others = || self.lanes.iter().find_map(|lane| lane.facts.storage);
+        let shown = self.lanes[lane].facts.storage;
+        shown.or_else(|| if self.rules.same_storage { others() } else { None })
+    }
+
+    /// Whether all backends that have shown a storage show the same (R8).
+    pub(super) fn same_storage(&self) -> bool {
+        let mut shown = self.lanes.iter().filter_map(|lane| lane.facts.storage);
+        let first = shown.next();
+        shown.all(|storage| Some(storage) == first)
     }
 
     /// The outcome of a probe (R53).
@@ -167,7 +191,7 @@ impl Core {
         let outcome = match outcome {
             Ok(probed) => {
                 if let Some(probed) = probed {
-                    self.learn(lane, &probed);
+                    self.learn(lane, &probed, fx);
                 }
                 Outcome::ProbeSuccess
             }
@@ -177,12 +201,22 @@ impl Core {
     }
 
     /// A backend that showed nothing at open (R13) has shown what it is.
-    fn learn(&mut self, lane: usize, probed: &Probed) {
+    fn learn(&mut self, lane: usize, probed: &Probed, fx: &mut Effects) {
         let facts = &mut self.lanes[lane].facts;
-        if facts.storage.is_none() {
-            facts.storage = Some(probed.marker.uuid);
-            facts.direct = probed.direct;
-            facts.offset_align = u64::from(probed.offset_align);
+        if facts.storage.is_some() {
+            return;
+        }
+        facts.storage = Some(probed.marker.uuid);
+        facts.direct = probed.direct;
+        facts.offset_align = u64::from(probed.offset_align);
+        if !self.same_storage() {
+            let shown = |(at, lane): (usize, &LaneState)| {
+                let storage = lane.facts.storage?;
+                Some(format!("{} shows {storage}", self.layout.root(at)))
+            };
+            let list: Vec<String> = self.lanes.iter().enumerate().filter_map(shown).collect();
+            let text = format!("the backends show different storages: {}", list.join(", "));
+            fx.log(Level::Warn, "KV1007", text);
         }
     }
 

@@ -26,8 +26,6 @@ pub struct Facts {
     pub engine_reason: String,
     /// The backends.
     pub paths: Vec<String>,
-    /// All backends showed one storage at open (R8).
-    pub same_storage: bool,
     /// Probe threads that hang.
     pub unfinished: Unfinished,
     /// The outer breaker, where it runs.
@@ -147,7 +145,7 @@ pub fn health_json(shared: &Shared, config: &Config, facts: &Facts) -> String {
         facts.breaker.get().map(|breaker| if breaker.is_open() { "open" } else { "closed" });
     json!({
         "backends": backends,
-        "same_storage": facts.same_storage,
+        "same_storage": shared.read(|core| core.same_storage()),
         "breaker": breaker,
         "engine": engine_json(facts),
         "transitions": transitions_json(shared, facts),

@@ -26,6 +26,8 @@ pub struct Rules {
     pub scope: FailureScope,
     /// R24.
     pub verify_mount: bool,
+    /// Every path must show one storage, whenever it is first seen (R8).
+    pub same_storage: bool,
     /// R30; `false`: R32.
     pub isolated: bool,
     /// A lookup that finds a block makes it hot; otherwise a load does (R64).
@@ -67,6 +69,7 @@ impl Rules {
             commit_sync: config.commit_sync,
             scope: config.failure_scope,
             verify_mount: config.verify_mount,
+            same_storage: config.require_same_storage,
             isolated: config.buffer_mode == BufferMode::Isolated,
             hot_on_lookup: !config.transfers,
             lookup_size: config.transfers || config.lookup_checks_size,

@@ -271,6 +271,7 @@ impl Core {
     }
 
     fn marker_verdict(&mut self, lane: usize, then: Then, outcome: Outcome, now: Time) -> Verdict {
+        let expected = self.expected_storage(lane);
         let state = &mut self.lanes[lane];
         // Until it is seen to be right again, nothing is created here on an older word.
         state.marker_seen = None;
@@ -287,7 +288,7 @@ impl Core {
             Err(failure) if failure.os() == Some(libc::ENOENT) => None,
             Err(failure) => return Verdict::Fail(failure),
         };
-        if let Some(expected) = state.facts.storage
+        if let Some(expected) = expected
             && let Err(failure) = marker::verify(found.as_ref(), expected)
         {
             return Verdict::Fail(failure);

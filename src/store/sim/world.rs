@@ -127,6 +127,7 @@ impl World {
             },
             scope: FailureScope::Path,
             verify_mount: true,
+            same_storage: false,
             isolated: mode.isolated,
             hot_on_lookup: false,
             lookup_size: true,
