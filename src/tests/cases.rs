@@ -4,6 +4,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+/// The names alone.
+pub(super) fn named_cases(directory: &str) -> BTreeSet<String> {
+    let names = cases(directory);
+    names.iter().filter_map(|case| Some(case.split_once('.')?.1.to_owned())).collect()
+}
+
 /// `file.name` of each `CASE(name)` in the `*_test.c` of a directory below `ctest/`.
 fn cases(directory: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("ctest").join(directory);

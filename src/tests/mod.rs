@@ -1,6 +1,7 @@
 //! Whole-library tests that need the inside.
 
 mod cases;
+mod failures;
 mod header;
 mod reports;
 mod tidy;
