@@ -21,8 +21,8 @@ need make build-essential
 need nm binutils
 need cmake cmake
 need pkg-config pkg-config
-# The tests mount a file system of their own, and check JSON against schemas; building and the demo
-# do not.
+# The tests mount a file system of their own, and some of others, and check JSON against schemas;
+# building and the demo do not.
 case "${1:-}" in
 demo | wheel) ;;
 *)
@@ -35,14 +35,18 @@ case "${1:-}" in
 demo | demo-hang) ;;
 *)
     need python3 python3
-    python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
+    python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
     ;;
 esac
 case "${1:-}" in
 demo | demo-hang | wheel) ;;
 *)
+    PATH="$PATH:/usr/sbin:/sbin"
+    need mkfs.ext4 e2fsprogs
+    need losetup mount
+    need unshare util-linux
     for python in python3 /usr/bin/python3; do
-        "$python" -c 'import jsonschema' 2>/dev/null && break
+        "$python" -c "import jsonschema" 2>/dev/null && break
         [ "$python" = python3 ] || missing="$missing python3-jsonschema"
     done
     ;;
