@@ -262,18 +262,7 @@ impl Core {
                 Verdict::Next(Step::DropTemporary)
             }
             (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
-                let whole = info.bytes == block_bytes;
-                match (taken, whole) {
-                    (true, true) if self.rules.commit_sync == CommitSync::Full => {
-                        Verdict::Next(Step::SyncFinal)
-                    }
-                    (true, true) => Verdict::Next(Step::DropTemporary),
-                    // A file of another size is in the way: replaced (R40).
-                    (true, false) => Verdict::Next(Step::Rename { replace: true }),
-                    // The rename was done before, through this path or another (R42).
-                    (false, true) => self.renamed(),
-                    (false, false) => self.vanished(),
-                }
+                self.final_there(*taken, info.bytes == block_bytes)
             }
             (Step::StatFinal { taken: true }, Err(f)) if f.os() == Some(libc::ENOENT) => {
                 Verdict::Next(Step::Rename { replace: true })
@@ -291,6 +280,22 @@ impl Core {
     }
 
     /// The block has its name. Whoever gave it may not have synced the directory.
+    /// There is a file under the final name, whole or not. It was there before the rename
+    /// (`taken`), or the temporary was not.
+    fn final_there(&mut self, taken: bool, whole: bool) -> Verdict {
+        match (taken, whole) {
+            (true, true) if self.rules.commit_sync == CommitSync::Full => {
+                Verdict::Next(Step::SyncFinal)
+            }
+            (true, true) => Verdict::Next(Step::DropTemporary),
+            // A file of another size is in the way: replaced (R40).
+            (true, false) => Verdict::Next(Step::Rename { replace: true }),
+            // The rename was done before, through this path or another (R42).
+            (false, true) => self.renamed(),
+            (false, false) => self.vanished(),
+        }
+    }
+
     fn renamed(&self) -> Verdict {
         match self.rules.commit_sync {
             CommitSync::Full => Verdict::Next(Step::SyncDir),
