@@ -1,4 +1,5 @@
 /* The same without linking the library: dlopen(), one symbol, one table of functions.
+ * (examples/dlsym.c goes without the table.)
  * Usage: dlopen /path/to/libkvpath.so.0 /absolute/path[:/another/path…] */
 #include <dlfcn.h>
 #include <kvpath.h>

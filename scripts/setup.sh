@@ -21,13 +21,14 @@ need make build-essential
 need nm binutils
 need cmake cmake
 need pkg-config pkg-config
-# The tests mount a file system of their own, and some of others, and check JSON against schemas;
-# building and the demo do not.
+# The tests mount a file system of their own, and some of others, check JSON against schemas, and
+# compare the ABI; building and the demo do not.
 case "${1:-}" in
 demo | wheel) ;;
 *)
     need fusermount3 fuse3
     need bindfs bindfs
+    need abidiff abigail-tools
     ;;
 esac
 # The Python package and its tests; what they take from PyPI goes into virtual environments.

@@ -14,7 +14,8 @@ int main(int count, char **words)
     if (count != 2) return 2;
     snprintf(config, sizeof config,
              "{\"storage_backends\": \"%s\", \"device_id\": 0, \"io_direct\": false, "
-             "\"tensor_size\": 4096, \"shard_size\": 4096, \"block_size\": 4096}",
+             "\"tensor_size\": 4096, \"shard_size\": 4096, \"block_size\": 4096, "
+             "\"data_dir_shard_bytes\": 0}",
              words[1]);
     if (kvpath_open(config, &store) == KVPATH_OK &&
         kvpath_dump(store, &shard, 1, &task) == KVPATH_OK &&

@@ -8,7 +8,7 @@ try {
     if (count != 2) return 2;
     kvpath::Store store("{\"storage_backends\": \"" + std::string(words[1]) +
                         "\", \"device_id\": 0, \"io_direct\": false, \"tensor_size\": 4096, "
-                        "\"shard_size\": 4096, \"block_size\": 4096}");
+                        "\"shard_size\": 4096, \"block_size\": 4096, \"data_dir_shard_bytes\": 0}");
     kvpath::Memory memory(4096);
     void *addrs[] = {memory.data()};
     kvpath::Shard shard{};
