@@ -58,9 +58,12 @@ SOAK_SEED ?= $(shell date +%s)
 # One after the other, SOAK_SECONDS each.
 SOAK_ENGINES ?= psync aio io_uring
 
+# Writers that are killed; then power losses, every image opened by a store, 20 choices each.
 crash: build
 	KVPATH_CRASH_ROUNDS=$(CRASH_ROUNDS) KVPATH_CRASH_SEED=$(CRASH_SEED) \
-	    ctest --test-dir $(BUILD) --verbose --timeout 36000 -R '(^|\.)crash\.two_writers'
+	KVPATH_POWERLOSS_IMAGES=0 KVPATH_POWERLOSS_ROUNDS=20 \
+	    ctest --test-dir $(BUILD) --verbose --timeout 36000 \
+	    -R '(^|\.)(crash\.two_writers|powerloss\.)'
 
 soak: build
 	set -e; for engine in $(SOAK_ENGINES); do \

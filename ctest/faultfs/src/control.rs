@@ -97,6 +97,8 @@ impl Control {
             }
             ["vanish"] => self.disk.vanish().map(|p| p.display().to_string()).map_err(text),
             ["return"] => self.disk.come_back().map(|()| String::new()).map_err(text),
+            ["record", "off"] => self.record(None),
+            ["record", path] => self.record(Some(path)),
             ["freeze"] => {
                 self.gate.freeze();
                 Ok(String::new())
@@ -115,6 +117,10 @@ impl Control {
             }
             _ => Err("unknown command; see README.md".to_owned()),
         }
+    }
+
+    fn record(&self, path: Option<&str>) -> Reply {
+        self.disk.record.start(path).map(|()| String::new()).map_err(text)
     }
 
     fn release(&self, words: &[&str]) -> Reply {

@@ -24,6 +24,8 @@ use parking_lot::RwLock;
 use crate::attr::{attr_of, errno_of, identity_of};
 use crate::handle::{Entry, Handle, Handles, OpenFile};
 use crate::nodes::Nodes;
+use crate::passage::shown;
+use crate::record::{Event, Kind, Record, ino_of};
 
 /// The bits of a mode that a call may set.
 const MODE_PERMISSIONS: u32 = 0o7777;
@@ -54,13 +56,16 @@ pub struct Disk {
     pub nodes: Nodes,
     /// What is open.
     pub handles: Handles,
+    /// What has changed.
+    pub record: Record,
 }
 
 impl Disk {
     /// The real directory, and the place of the empty one that stands in for it.
     pub fn new(root: PathBuf, shadow: PathBuf) -> Self {
         let base = RwLock::new(root.clone());
-        Self { root, shadow, base, nodes: Nodes::new(), handles: Handles::default() }
+        let (nodes, handles, record) = (Nodes::new(), Handles::default(), Record::default());
+        Self { root, shadow, base, nodes, handles, record }
     }
 
     /// Makes the root appear empty; gives the directory that stands in for it.
@@ -83,7 +88,8 @@ impl Disk {
         }
     }
 
-    fn real(&self, path: &Path) -> PathBuf {
+    /// Where a path leads now.
+    pub fn real(&self, path: &Path) -> PathBuf {
         let base = self.base.read();
         // Joining an empty path would add a slash, and a root that is a link would be followed.
         if path.as_os_str().is_empty() { base.clone() } else { base.join(path) }
@@ -134,6 +140,8 @@ impl Disk {
                 None => File::options().write(true).open(&real).and_then(|f| f.set_len(bytes)),
             }
             .map_err(|error| errno_of(&error))?;
+            let ino = identity_of(&symlink_metadata(&real)?).1;
+            self.record.add(&Event { offset: bytes, ..Event::of(Kind::Truncate, ino) })?;
         }
         if let Some(mode) = change.mode {
             let mode = Mode::from_bits_truncate(mode & MODE_PERMISSIONS);
@@ -184,7 +192,14 @@ impl Disk {
         flags: i32,
     ) -> Result<(FileAttr, u64), Errno> {
         let path = self.nodes.child(parent, name)?;
+        let held = self.record.hold()?;
+        let is_new = held.is_on() && !self.real(&path).exists();
         let file = open_real(&self.real(&path), flags | OFlag::O_CREAT.bits(), mode)?;
+        if is_new {
+            let ino = ino_of(&file)?;
+            held.add(&Event { ino, ..Event::named(Kind::Create, &shown(&path), "") })?;
+        }
+        drop(held);
         let attr = self.seen(&path, &file.metadata()?);
         Ok((attr, self.keep(attr.ino.0, file)))
     }
@@ -206,23 +221,31 @@ impl Disk {
     pub fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), flags: u32) -> Result<(), Errno> {
         let (from, to) = (self.nodes.child(from.0, from.1)?, self.nodes.child(to.0, to.1)?);
         let flags = RenameFlags::from_bits(flags).ok_or(Errno::EINVAL)?;
+        let held = self.record.hold()?;
         renameat2(AT_FDCWD, &self.real(&from), AT_FDCWD, &self.real(&to), flags)?;
+        held.add(&Event::named(Kind::Rename, &shown(&from), &shown(&to)))?;
+        drop(held);
         self.nodes.moved(&from, &to, flags.contains(RenameFlags::RENAME_EXCHANGE));
         Ok(())
     }
 
     /// Makes another name of a file.
     pub fn link(&self, id: u64, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
-        let from = self.real(&self.nodes.path(id)?);
-        let to = self.real_child(parent, name)?;
-        linkat(AT_FDCWD, &from, AT_FDCWD, &to, AtFlags::empty())?;
+        let (from, to) = (self.nodes.path(id)?, self.nodes.child(parent, name)?);
+        let held = self.record.hold()?;
+        linkat(AT_FDCWD, &self.real(&from), AT_FDCWD, &self.real(&to), AtFlags::empty())?;
+        held.add(&Event::named(Kind::Link, &shown(&from), &shown(&to)))?;
+        drop(held);
         self.lookup(parent, name)
     }
 
     /// Removes a file.
     pub fn unlink(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let path = self.nodes.child(parent, name)?;
+        let held = self.record.hold()?;
         unlink(&self.real(&path))?;
+        held.add(&Event::named(Kind::Unlink, &shown(&path), ""))?;
+        drop(held);
         self.nodes.gone(&path);
         Ok(())
     }
@@ -230,14 +253,21 @@ impl Disk {
     /// Removes a directory.
     pub fn rmdir(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
         let path = self.nodes.child(parent, name)?;
+        let held = self.record.hold()?;
         fs::remove_dir(self.real(&path)).map_err(|error| errno_of(&error))?;
+        held.add(&Event::named(Kind::Rmdir, &shown(&path), ""))?;
+        drop(held);
         self.nodes.gone(&path);
         Ok(())
     }
 
     /// Makes a directory.
     pub fn mkdir(&self, parent: u64, name: &OsStr, mode: u32) -> Result<FileAttr, Errno> {
-        mkdir(&self.real_child(parent, name)?, Mode::from_bits_truncate(mode & MODE_PERMISSIONS))?;
+        let path = self.nodes.child(parent, name)?;
+        let held = self.record.hold()?;
+        mkdir(&self.real(&path), Mode::from_bits_truncate(mode & MODE_PERMISSIONS))?;
+        held.add(&Event::named(Kind::Mkdir, &shown(&path), ""))?;
+        drop(held);
         self.lookup(parent, name)
     }
 
@@ -279,12 +309,6 @@ impl Disk {
             entries.push(Entry { name: entry.file_name(), ino, kind });
         }
         Ok(self.handles.add(Handle::Dir(Arc::new(entries))))
-    }
-
-    /// Syncs a directory.
-    pub fn fsyncdir(&self, id: u64) -> Result<(), Errno> {
-        let real = self.real(&self.nodes.path(id)?);
-        File::open(real).and_then(|dir| dir.sync_all()).map_err(|error| errno_of(&error))
     }
 
     /// Space of the real file system.

@@ -220,7 +220,7 @@ impl Filesystem for FaultFs {
         // A copy: the buffer is the session's, and this write may hang for long.
         let data = data.to_vec();
         self.call(self.on(Op::Write, id), reply, move |disk, tweak| {
-            disk.handles.file(handle.0)?.write(offset, data, tweak)
+            disk.write(handle.0, offset, data, tweak)
         });
     }
 
@@ -265,9 +265,18 @@ impl Filesystem for FaultFs {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.call(self.on(Op::Fsync, id), reply, move |disk, _| {
-            disk.handles.file(handle.0)?.sync(data_only)
-        });
+        let disk = Arc::clone(&self.disk);
+        let work = move |verdict| {
+            let fail = match verdict {
+                Verdict::Fail(errno) => Some(errno),
+                Verdict::Run(_) => None,
+            };
+            match disk.sync(handle.0, data_only, fail) {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(fuse_errno(errno)),
+            }
+        };
+        self.gate.admit(self.on(Op::Fsync, id), Box::new(work));
     }
 
     fn fallocate(

@@ -3,8 +3,8 @@
 //!
 //! `args` reads the command line, `mount` mounts and unmounts, `fs` takes requests from the kernel
 //! and `passage` sends them on, `gate` decides with `rule`, `op` and `counts`, `pool` has the
-//! threads, `disk` does the work with `nodes`, `handle`, `attr` and `answer`, `control` listens to
-//! the test.
+//! threads, `disk` does the work with `transfer`, `nodes`, `handle`, `attr` and `answer`, `record`
+//! notes it, `control` listens to the test.
 //!
 //! It must never hang the machine. So the main thread waits for whichever end comes first, a signal
 //! (the parent's death is one), `quit`, an unmount from outside or the watchdog, then fails
@@ -25,7 +25,9 @@ mod nodes;
 mod op;
 mod passage;
 mod pool;
+mod record;
 mod rule;
+mod transfer;
 
 use std::io::Write;
 use std::os::unix::net::UnixListener;

@@ -25,7 +25,7 @@ pub struct FaultFs {
 }
 
 /// A path as rules see it.
-fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     if path.as_os_str().is_empty() { ".".to_owned() } else { path.to_string_lossy().into_owned() }
 }
 
