@@ -269,7 +269,7 @@ CASE(commit_lost_cache)
     CHECK_OK(dump(rig.store, block->shards, 1)); /* in the cache of path 1 */
     fault(&rig, 1, "any data/* always fail EIO");
     CHECK_STATUS(dump(rig.store, &block->shards[1], 1), KVPATH_OS_ERROR);
-    CHECK_HAS(kvpath_last_error(), "shards are only in the cache of a lost path");
+    CHECK_HAS(kvpath_last_error(), "shards are only in the cache of a path");
     CHECK(!exists(final(&rig, block)));
     CHECK_OK(kvpath_commit(rig.store, id_of(block), false));
     CHECK_OK(dump_all(&rig, block));
@@ -283,6 +283,28 @@ CASE(commit_lost_cache)
     block = started(&rig, options);
     fault(&rig, 1, "rename data/* always fail EIO");
     CHECK_OK(dump_all(&rig, block));
+    CHECK(seen(&rig, 2, "write", files_of(block)) > 0);
+    check_stored(&rig, block);
+    rig_stop(&rig);
+}
+
+CASE(commit_sync_fails)
+{
+    rig_t rig;
+    batch_t *block = started(&rig, (options_t){.buffered = true});
+    CHECK_OK(dump(rig.store, block->shards, 1));
+    fault(&rig, 1, "fsync data/* always fail EIO");
+    CHECK_STATUS(dump(rig.store, &block->shards[1], 1), KVPATH_OS_ERROR);
+    CHECK_EQ(seen(&rig, 1, "fsync", files_of(block)), 1); /* a second one would not be believed */
+    CHECK(!exists(final(&rig, block)));
+    heal(&rig, 1);
+    CHECK_OK(dump_all(&rig, block));
+    check_stored(&rig, block);
+    rig_stop(&rig);
+
+    block = started(&rig, (options_t){.buffered = true, .shape = whole});
+    fault(&rig, 1, "fsync data/* always fail EIO");
+    CHECK_OK(dump_all(&rig, block)); /* one task has it all */
     CHECK(seen(&rig, 2, "write", files_of(block)) > 0);
     check_stored(&rig, block);
     rig_stop(&rig);

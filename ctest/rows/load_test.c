@@ -296,3 +296,17 @@ CASE(remove_path_error)
     check_health(&rig, 1, ANY, ANY, 1);
     rig_stop(&rig);
 }
+
+CASE(remove_path_hangs)
+{
+    rig_t rig;
+    batch_t *block = stored(&rig, (options_t){.timeout_ms = 1500});
+    fault(&rig, 1, "unlink data/* always hang");
+    uint64_t start = now_ms();
+    CHECK_OK(kvpath_remove(rig.store, id_of(block), 1));
+    CHECK(now_ms() - start >= 500 - 1);
+    CHECK(!exists(block_path(rig.storage, id_of(block), 0)));
+    check_health(&rig, 1, ANY, ANY, 1);
+    heal(&rig, 1), release(&rig, 1);
+    rig_stop(&rig);
+}
