@@ -1,0 +1,108 @@
+/* Second tries that meet what the first one left (R5, R22, R30, R32, R42): a stale handle, a rename
+ * that was given up and happened, a block that is written again, and memory that is borrowed. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+
+#include "ha.h"
+
+/* R22: ESTALE, in flight, is one reopening by name within the same attempt. */
+CASE(a_stale_handle_is_opened_once_more)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole});
+    batch_t *block = block_on(&rig, 0, 0);
+    fault(&rig, 0, "write data/* count=1 fail ESTALE");
+    dump_batch(rig.store, block);
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), whole.block);
+    fault(&rig, 0, "read data/* count=1 fail ESTALE");
+    forget_counts(&rig);
+    load_right(&rig, block);
+    CHECK_EQ(seen(&rig, 0, "open", file_of(block)), 2);
+    CHECK_EQ(stats_of(rig.store).retries, 0);
+    for (int at = 0; at < 2; at++) check_health(&rig, at, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+    rig_stop(&rig);
+}
+
+/* R42: the first rename is given up, and done all the same; the second one, under way through
+ * another path, then finds the name taken, or its own file gone. Either is success. */
+static void orphaned_rename(bool with_flags)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = 9000});
+    if (!with_flags)
+        for (int at = 0; at < 3; at++) fault(&rig, at, "rename-flags * always fail EINVAL");
+    batch_t *block = block_on(&rig, 0, 0), *other = block_on(&rig, 0, 1);
+    if (!with_flags) dump_batch(rig.store, other); /* the plain form is learned */
+    if (!with_flags) dump_batch(rig.store, block_on(&rig, 1, 1));
+    batch_fill(block);
+    for (int at = 0; at < 2; at++) fault(&rig, at, "rename %s* count=1 hang", file_of(block));
+    kvpath_task_t task = begin_dump(&rig, block);
+    wait_hung(&rig, 0, 1, "rename");
+    wait_hung(&rig, 1, 1, "rename");
+    release(&rig, 0);
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), whole.block);
+    release(&rig, 1);
+    CHECK_OK(finish(&rig, task));
+    CHECK_EQ(seen(&rig, 2, "rename", files_of(block)), 0);
+    wait_at_rest(&rig);
+    check_health(&rig, 0, ANY, ANY, 1); /* the time-out */
+    check_health(&rig, 1, ANY, ANY, 0);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+CASE(a_rename_that_was_given_up_and_done_is_success)
+{
+    orphaned_rename(true);
+    orphaned_rename(false);
+}
+
+/* R30, R42: a commit that fails is a dump again, through the next path; it ends with its task, and
+ * takes nothing more from memory that is the caller's again (here: not there any more). */
+CASE(a_block_written_again_ends_with_its_task)
+{
+    static const shape_t large = {4 << 20, 4 << 20, 4 << 20};
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = large, .buffered = true, .timeout_ms = 3000,
+                                   .threshold = 4, .extra = ", \"commit_sync\": \"none\""});
+    const batch_t *block = block_on(&rig, 0, 0);
+    void *memory = mmap(NULL, large.block, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                        -1, 0);
+    CHECK(memory != MAP_FAILED);
+    memset(memory, 0x55, large.block);
+    fault(&rig, 0, "rename data/* always fail EIO");
+    fault(&rig, 1, "write data/* always hang");
+    kvpath_shard_t shard = {*id_of(block), 0, 1, &memory};
+    kvpath_task_t task = 0;
+    CHECK_OK(kvpath_dump(rig.store, &shard, 1, &task));
+    wait_hung(&rig, 1, 1, "write");
+    CHECK_STATUS(finish(&rig, task), KVPATH_TIMEOUT);
+    CHECK(munmap(memory, large.block) == 0);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    wait_at_rest(&rig);
+    CHECK(!present(rig.store, id_of(block)));
+    rig_stop(&rig);
+}
+
+/* R28, R32: what hangs in borrowed memory has no limit; everybody else has. */
+CASE(a_hang_in_borrowed_memory_leaves_other_limits_alone)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 1000, .threshold = 4,
+                                   .extra = ", \"buffer_mode\": \"borrowed\""});
+    batch_t *hangs = block_on(&rig, 0, 0), *late = block_on(&rig, 0, 1);
+    dump_batch(rig.store, hangs);
+    dump_batch(rig.store, late);
+    fault(&rig, 0, "read %s always hang", file_of(hangs));
+    kvpath_task_t first = begin_load(&rig, hangs);
+    wait_hung(&rig, 0, 1, "read");
+    CHECK_STATUS(kvpath_wait(rig.store, first, 1500), KVPATH_RETRY); /* its limits have passed */
+    for (int at = 0; at < 2; at++) fault(&rig, at, "open %s always hang", file_of(late));
+    uint64_t start = now_ms();
+    CHECK_STATUS(load(rig.store, late->shards, late->count), KVPATH_TIMEOUT);
+    CHECK(now_ms() - start >= 1000 - 1 && now_ms() - start < 1000 + SLACK_MS);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    (void)finish(&rig, first);
+    rig_stop(&rig);
+}
