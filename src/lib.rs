@@ -13,11 +13,13 @@
 //! engine/   floor 2  how bytes move: one trait, one instance a backend
 //! posix/    floor 1  system calls and nothing else
 //! health/   beside   windows (pure), probes, recovery, the outer breaker, start-up checks
+//! reclaim/  beside   which blocks are the coldest, who may collect (all pure)
 //! config, error, clock, stats, log            for everyone
 //! ```
 //!
-//! Calls go down only: `ffi → store → engine → posix`, `store → health → posix`. An engine knows no
-//! health, `ffi` names no engine, `store` names no system call. `tests/tidy.rs` checks this.
+//! Calls go down only: `ffi → store → engine → posix`, `store → health → posix`, `store → reclaim`.
+//! An engine knows no health, `ffi` names no engine, `store` names no system call.
+//! `tests/tidy.rs` checks this.
 //!
 //! # How a load or a dump goes
 //!
@@ -68,6 +70,7 @@ pub mod ffi;
 pub mod health;
 pub mod log;
 pub mod posix;
+pub mod reclaim;
 pub mod stats;
 pub mod store;
 #[cfg(test)]

@@ -9,12 +9,13 @@ const MAX_FUNCTION_LINES: usize = 70;
 const MAX_LINE_COLUMNS: usize = 100;
 
 /// A floor and the floors that it may name.
-const FLOORS: [(&str, &[&str]); 5] = [
+const FLOORS: [(&str, &[&str]); 6] = [
     ("ffi", &["store", "posix::fork", "posix::aligned", "engine::Segment", "engine::memory"]),
-    ("store", &["engine", "health"]),
+    ("store", &["engine", "health", "reclaim"]),
     ("engine", &["posix"]),
     ("health", &["posix"]),
     ("posix", &[]),
+    ("reclaim", &[]),
 ];
 
 /// Words that have a better one in the glossary.
