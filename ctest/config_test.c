@@ -348,13 +348,13 @@ CASE(whole_number_and_null_are_accepted)
     CHECK_OK(kvpath_close(store));
 }
 
-/* R2: what is not built yet is refused by name, never ignored. */
-static void unsupported(const char *key, const char *value)
+/* R80: a capacity that never collects a block names the one that does. */
+CASE(collection_capacity_too_small)
 {
     const char *root = temp_dir();
-    CHECK_HAS(open_fails(text("%s, \"%s\": %s}", valid(root), key, value), KVPATH_UNSUPPORTED),
-              key);
+    const char *said = open_fails(text("%s, \"posix_capacity_gb\": 1e-7}", valid(root)),
+                                  KVPATH_INVALID_PARAM);
+    CHECK_HAS(said, "posix_capacity_gb");
+    CHECK_HAS(said, "at least ");
     check_untouched(root);
 }
-
-CASE(collection_unsupported) { unsupported("posix_capacity_gb", "100"); }

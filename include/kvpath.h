@@ -201,7 +201,7 @@ typedef struct kvpath_backend_health_t {
     uint32_t samples;
     /** See `samples`. */
     uint32_t failures;
-    /** Operations running now, the sweep for temporaries after open included. */
+    /** Operations running now, those of the collector and its sweeps included. */
     uint64_t in_flight;
     /** Operations that were given up and are still in the kernel. */
     uint64_t abandoned;
@@ -274,7 +274,7 @@ typedef struct kvpath_stats_t {
     uint64_t dropped_results;
     /** Shards waiting in queues now. */
     uint64_t queued_shards;
-    /** Operations running now, the sweep for temporaries after open included. */
+    /** Operations running now, those of the collector and its sweeps included. */
     uint64_t in_flight;
     /** Operations given up and still in the kernel. */
     uint64_t abandoned;
@@ -289,6 +289,25 @@ typedef struct kvpath_stats_t {
     uint64_t hotness_left_out;
     /** Ids that lookups did not find. */
     uint64_t lookup_misses;
+    /** Blocks removed because there were too many (posix_capacity_gb). */
+    uint64_t collected_blocks;
+    /**
+     * Passes that looked whether there are too many, and passes that swept temporaries and
+     * quarantine.
+     */
+    uint64_t collector_passes;
+    /** See `collector_passes`. */
+    uint64_t sweep_passes;
+    /** Passes of either kind that ended with an error. */
+    uint64_t failed_passes;
+    /** Files moved to quarantine, and files removed from it by age. */
+    uint64_t quarantined_files;
+    /** See `quarantined_files`. */
+    uint64_t expired_quarantine;
+    /** Blocks of the whole storage, as the collector last counted or estimated them. */
+    uint64_t estimated_blocks;
+    /** Names in data directories that are no blocks, in the last whole listing. */
+    uint64_t foreign_names;
 } kvpath_stats_t;
 
 /**

@@ -179,6 +179,8 @@ pub enum Cause {
     TimedOut(u64),
     /// The attempt was given up from outside; the step took no effect after that.
     GivenUp,
+    /// The file system has less free than is to be kept (R85); the text has the figures.
+    Reserve(String),
     /// So many operations hang on this backend that new ones are refused (R36).
     TooManyAbandoned(usize),
 }
@@ -209,6 +211,7 @@ impl Failure {
             Cause::Differs(_) => "differs",
             Cause::NotTheStorage(_) => "not_the_storage",
             Cause::TimedOut(_) => "timed_out",
+            Cause::Reserve(_) => "reserve",
             Cause::GivenUp => "given_up",
             Cause::TooManyAbandoned(_) => "too_many_abandoned",
         })
@@ -267,6 +270,7 @@ impl fmt::Display for Cause {
             Cause::NotTheStorage(text) => write!(f, "not the storage: {text}"),
             Cause::TimedOut(limit_ms) => write!(f, "timed out after {limit_ms} ms"),
             Cause::GivenUp => write!(f, "given up"),
+            Cause::Reserve(text) => write!(f, "{text}"),
             Cause::TooManyAbandoned(count) => {
                 write!(f, "too many abandoned: {count} operations hang on this backend")
             }

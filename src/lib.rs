@@ -51,6 +51,9 @@
 //! * **Chores** (`store/hotness.rs`, `store/space.rs`, sweeps) are chains as any other, in the one
 //!   slot of a lane that is for what can wait. Hits are collected into lists, so that they cost
 //!   their loads neither a call nor a wake-up; nothing is armed while nothing is hot.
+//! * **The collector** (`store/collector`) keeps the store within its space and sweeps (R80–R86).
+//!   Its thread lives as long as a pass, and waits for *chores*: single steps that go through the
+//!   core and the lanes as all other work does. What goes is chosen in `reclaim`.
 //! * **A block in progress** is a *generation* of one temporary file (`store/blocks.rs`). A
 //!   generation whose chain ended with a create or write still in the kernel is closed: bytes may
 //!   still arrive in it, so it is never committed (R5).
@@ -60,7 +63,7 @@
 //! `ucm_posix_sup` (supervisor) · `ucm_posix_<lane>_<n>` (workers, made when needed, gone when
 //! idle) · `ucm_health_pmon` (recovery) · `ucm_health_io` (probes) · `ucm_health_mon` (outer
 //! breaker) · `ucm_posix_log` (delivers the log) · `ucm_posix_open` (checks the backends, while a
-//! store is opened).
+//! store is opened) · `ucm_posix_gc` (a pass of the collector, as long as it lasts).
 
 pub mod clock;
 pub mod config;

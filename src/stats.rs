@@ -38,6 +38,14 @@ pub struct Snapshot {
     pub hotness_refreshed: u64,
     pub hotness_left_out: u64,
     pub lookup_misses: u64,
+    pub collected_blocks: u64,
+    pub collector_passes: u64,
+    pub sweep_passes: u64,
+    pub failed_passes: u64,
+    pub quarantined_files: u64,
+    pub expired_quarantine: u64,
+    pub estimated_blocks: u64,
+    pub foreign_names: u64,
 }
 
 /// Upper bounds of a [`Histogram`]'s buckets, in microseconds; one more bucket has no bound.

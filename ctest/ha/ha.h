@@ -46,6 +46,7 @@ typedef struct {
     struct faultfs fs[MOUNTS_MAX];
     options_t options;
     kvpath_store_t store;
+    int swept[MOUNTS_MAX];
 } rig_t;
 
 /* ---- the rig ---- */
@@ -56,8 +57,8 @@ void rig_mount(rig_t *rig, int n);
 const char *rig_config(const rig_t *rig, options_t options);
 /* Opens; skips where the engine is not the one asked for. Starts to collect the log. */
 void rig_open(rig_t *rig, options_t options);
-/* Opens on what is mounted, waits for the end of the sweep at open (R46), whose listings are outcomes
- * in the windows as well, and makes all counts 0. */
+/* Opens on what is mounted, waits for the end of the first sweep (R86), whose steps are outcomes in
+ * the windows as well, and makes all counts 0. */
 void rig_begin(rig_t *rig, options_t options);
 /* The same on new mounts. */
 void rig_start(rig_t *rig, int n, options_t options);
@@ -116,7 +117,7 @@ int32_t state_of(rig_t *rig, int which);
 void wait_state(rig_t *rig, int which, int32_t state);
 /* Checks state, samples and failures; ANY leaves one out. */
 void check_health(rig_t *rig, int which, int32_t state, int samples, int failures);
-/* Successes that the sweep at open has put into this backend's window. */
+/* Successes that the first sweep has put into this backend's window. */
 int swept(const rig_t *rig, int which);
 /* Waits until so many probes of this backend have ended. */
 void wait_probes(rig_t *rig, int which, uint64_t count);

@@ -1,9 +1,7 @@
-//! Every limit and default of the configuration, by name; and what is not built yet.
+//! Every limit and default of the configuration, by name.
 //!
 //! A limit that the specification does not give exists because something behind it counts in a
 //! fixed width or reserves memory; its comment says what.
-
-use serde_json::{Map, Value};
 
 /// Bytes of the whole JSON text.
 pub const TEXT_BYTES_MAX: usize = 1 << 20;
@@ -155,44 +153,4 @@ pub const KEYS: &[&str] = &[
     "lookup_checks_size",
     "dir_mode",
     "file_mode",
-];
-
-/// A setting that asks for something this build does not have (R2).
-pub struct NotBuilt {
-    /// The key to name.
-    pub key: &'static str,
-    /// What is missing.
-    pub what: &'static str,
-    /// Whether the effective configuration asks for it.
-    pub asked: fn(&Map<String, Value>) -> bool,
-}
-
-fn value<'a>(effective: &'a Map<String, Value>, key: &str) -> &'a Value {
-    effective.get(key).map_or(&Value::Null, |entry| &entry["value"])
-}
-
-/// The whole list. Whoever builds a feature deletes its line.
-pub const NOT_BUILT: &[NotBuilt] = &[
-    NotBuilt {
-        key: "posix_capacity_gb",
-        what: "garbage collection; 0, or posix_gc_enable false, goes without",
-        asked: |all| {
-            value(all, "posix_capacity_gb") != 0.0 && value(all, "posix_gc_enable") == true
-        },
-    },
-    NotBuilt {
-        key: "reserve_free_percent",
-        what: "the reserve of free space; 0 goes without",
-        asked: |all| value(all, "reserve_free_percent") != 0.0,
-    },
-    NotBuilt {
-        key: "quarantine",
-        what: "the quarantine; false goes without",
-        asked: |all| value(all, "quarantine") == true,
-    },
-    NotBuilt {
-        key: "quarantine_ttl_s",
-        what: "the quarantine; 604800, the default, goes without",
-        asked: |all| value(all, "quarantine_ttl_s") != QUARANTINE_TTL_S,
-    },
 ];

@@ -18,6 +18,7 @@ mod words;
 use std::time::Duration;
 
 use crate::error::Error;
+pub use collection::Collection;
 use limits::{
     BUFFER_MB, BUFFER_MB_MAX, COMMIT_CONCURRENCY, CONCURRENCY_MAX, DIR_DIGITS, DIR_DIGITS_MAX,
     DIR_MODE, FILE_MODE, LOOKUP_CONCURRENCY, OPEN_CONCURRENCY, QUEUED_SHARDS, QUEUED_SHARDS_MAX,
@@ -198,6 +199,8 @@ pub struct Config {
     pub close_timeout_ms: u64,
     /// Lookups check the size in the lookup-only role too (R62).
     pub lookup_checks_size: bool,
+    /// See [`Collection`].
+    pub collection: Collection,
     /// Mode of data directories, default 0o774 (R9).
     pub dir_mode: u32,
     /// Mode of block files, less the umask, default 0o644 (R9).
@@ -214,8 +217,8 @@ pub struct Config {
 impl Config {
     /// Reads and checks a whole configuration. Touches nothing but the environment variable of R57.
     ///
-    /// # Errors `InvalidParam` with the key, its value and the rule; `Unsupported` where the key
-    /// asks for what is not built.
+    /// # Errors
+    /// `InvalidParam` with the key, its value and the rule.
     pub fn parse(text: &str) -> Result<Config, Error> {
         let mut read = Reader::new(text)?;
         let strict = read.flag("strict", false)?;
@@ -267,14 +270,13 @@ impl Config {
             temp_ttl_s: read.whole("temp_ttl_s", 1..=TIME_S_MAX, TEMP_TTL_S)?,
             close_timeout_ms: read.whole("close_timeout_ms", 0..=TIME_MS_MAX, 0)?,
             lookup_checks_size: read.flag("lookup_checks_size", false)?,
+            collection: collection::read(&mut read, shape)?,
             dir_mode: read.mode("dir_mode", 0o700, 0o7777, DIR_MODE)?,
             file_mode: read.mode("file_mode", 0o600, 0o777, FILE_MODE)?,
             vllm_affinity: std::env::var_os("VLLM_CPU_AFFINITY").is_some_and(|on| on == "1"),
             effective: serde_json::Value::Null,
             warnings,
         };
-        collection::read(&mut read)?;
-        read.not_built()?;
         config.effective = read.into_effective();
         Ok(config)
     }

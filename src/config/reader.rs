@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value, json};
 
 use super::json::{cut, object, shown};
-use super::limits::{CORES, KEYS, NOT_BUILT, NotBuilt, UNKNOWN_KEYS_TOLD_MAX};
-use crate::error::{Error, Status};
+use super::limits::{CORES, KEYS, UNKNOWN_KEYS_TOLD_MAX};
+use crate::error::Error;
 
 /// The one key that is an object of keys.
 const HEALTH: &str = "store_health";
@@ -233,20 +233,6 @@ impl Reader {
         let value = given.unwrap_or(or);
         self.note(key, value.clone(), origin);
         value
-    }
-
-    /// The error of the first setting that asks for what is not built (R2).
-    pub fn not_built(&self) -> Result<(), Error> {
-        match NOT_BUILT.iter().find(|feature| (feature.asked)(&self.effective)) {
-            None => Ok(()),
-            Some(NotBuilt { key, what, .. }) => {
-                let value = self.shown(key);
-                Err(Error::new(
-                    Status::Unsupported,
-                    format!("configuration: {key} is {value}: not built yet: {what}"),
-                ))
-            }
-        }
     }
 
     /// Everything that was noted.

@@ -11,6 +11,7 @@ mod metadata;
 mod rig;
 mod stuck;
 mod transfers;
+mod upkeep;
 mod workers;
 
 use std::path::Path;
@@ -33,6 +34,7 @@ pub fn transfers(make: Make) {
 /// Everything but reads and writes.
 pub fn metadata(make: Make) {
     run(make, metadata::CASES);
+    run(make, upkeep::CASES);
 }
 
 /// What a hanging op does to the others, and to the caller's memory.

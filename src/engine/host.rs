@@ -46,6 +46,12 @@ pub fn alive(pid: u32, start: u64) -> bool {
     process::alive(pid, start)
 }
 
+/// This host's name; "unknown" where it has none.
+#[must_use]
+pub fn host_name() -> String {
+    process::host_name().unwrap_or_else(|| "unknown".into())
+}
+
 /// This host's wall clock, in seconds since 1970. For comparing with a storage's clock only (R46).
 #[must_use]
 pub fn wall_clock_s() -> i64 {

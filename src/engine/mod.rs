@@ -19,6 +19,7 @@ pub mod memory;
 pub mod pool;
 pub mod psync;
 pub mod select;
+pub mod survey;
 pub mod uring;
 
 use std::ffi::CString;
@@ -28,9 +29,11 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Time};
 use crate::error::Failure;
+pub use crate::posix::place::Room;
 pub use crate::posix::space::Space;
 pub use gate::Gate;
 pub use memory::{Memory, Segment};
+pub use survey::{Kind, Seen, Surveyor};
 
 /// Names one accepted op. Never used twice while a store is open, so a late completion is
 /// recognised.
@@ -115,6 +118,58 @@ pub enum OpKind {
     /// Ask how much room the file system has.
     Space {
         /// A directory on it.
+        path: CString,
+    },
+    /// Show every name of a directory.
+    Survey {
+        /// The directory.
+        path: CString,
+        /// To whom.
+        to: Arc<dyn Surveyor>,
+    },
+    /// Make a directory that nobody else has made.
+    Claim {
+        /// The directory.
+        path: CString,
+        /// Its mode (R9).
+        mode: u32,
+    },
+    /// Remove an empty directory.
+    RemoveDir {
+        /// The directory.
+        path: CString,
+    },
+    /// Set a file's mtime to the storage's now, and tell what that is.
+    Stamp {
+        /// The file.
+        path: CString,
+        /// Make it, with this mode less the umask, where it is missing.
+        create: Option<u32>,
+    },
+    /// Remove a file, unless it was used since it had this mtime.
+    RemoveCold {
+        /// The file.
+        path: CString,
+        /// Nanoseconds of the storage's clock.
+        mtime_ns: i64,
+    },
+    /// Rename a regular file that has not this size; the directory of its new name is made where it
+    /// is missing.
+    SetAside {
+        /// The file.
+        from: CString,
+        /// The directory of its new name.
+        dir: CString,
+        /// That directory's mode (R9).
+        mode: u32,
+        /// The new name.
+        to: CString,
+        /// The size of what stays where it is.
+        bytes: u64,
+    },
+    /// Ask how much room the file system has.
+    Room {
+        /// Any file or directory in it.
         path: CString,
     },
 }
@@ -221,6 +276,13 @@ pub enum Done {
     Touched(Vec<Result<(), i32>>, Option<Failure>),
     /// Room of the file system.
     Space(Space),
+    /// Nothing was done, for things are not so: the name is taken, the directory is in use, the
+    /// file was used meanwhile, or has the right size.
+    Left,
+    /// The storage's now, in nanoseconds.
+    Stamp(i64),
+    /// The file system's room.
+    Room(Room),
 }
 
 /// How an op ended.

@@ -9,6 +9,7 @@ mod metadata;
 mod most;
 pub(super) mod plan;
 pub(super) mod read;
+mod upkeep;
 mod whole;
 pub(super) mod write;
 
@@ -176,6 +177,15 @@ impl Job<'_> {
             OpKind::Touch { path } => self.touch(path),
             OpKind::TouchMany(many) => Ok(self.touch_many(many)),
             OpKind::Space { path } => self.space(path),
+            OpKind::Survey { path, to } => self.survey(path, &**to),
+            OpKind::Claim { path, mode } => self.claim(path, *mode),
+            OpKind::RemoveDir { path } => self.remove_directory(path),
+            OpKind::Stamp { path, create } => self.stamp(path, *create),
+            OpKind::RemoveCold { path, mtime_ns } => self.remove_cold(path, *mtime_ns),
+            OpKind::SetAside { from, dir, mode, to, bytes } => {
+                self.set_aside(from, (dir, *mode), to, *bytes)
+            }
+            OpKind::Room { path } => self.room(path),
         }
     }
 

@@ -233,6 +233,14 @@ fn counters(from: &Snapshot) -> kvpath_stats_t {
         hotness_refreshed: from.hotness_refreshed,
         hotness_left_out: from.hotness_left_out,
         lookup_misses: from.lookup_misses,
+        collected_blocks: from.collected_blocks,
+        collector_passes: from.collector_passes,
+        sweep_passes: from.sweep_passes,
+        failed_passes: from.failed_passes,
+        quarantined_files: from.quarantined_files,
+        expired_quarantine: from.expired_quarantine,
+        estimated_blocks: from.estimated_blocks,
+        foreign_names: from.foreign_names,
     }
 }
 

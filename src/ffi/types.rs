@@ -67,7 +67,7 @@ pub struct kvpath_backend_health_t {
     pub samples: u32,
     /// See `samples`.
     pub failures: u32,
-    /// Operations running now, the sweep for temporaries after open included.
+    /// Operations running now, those of the collector and its sweeps included.
     pub in_flight: u64,
     /// Operations that were given up and are still in the kernel.
     pub abandoned: u64,
@@ -140,7 +140,7 @@ pub struct kvpath_stats_t {
     pub dropped_results: u64,
     /// Shards waiting in queues now.
     pub queued_shards: u64,
-    /// Operations running now, the sweep for temporaries after open included.
+    /// Operations running now, those of the collector and its sweeps included.
     pub in_flight: u64,
     /// Operations given up and still in the kernel.
     pub abandoned: u64,
@@ -153,6 +153,23 @@ pub struct kvpath_stats_t {
     pub hotness_left_out: u64,
     /// Ids that lookups did not find.
     pub lookup_misses: u64,
+    /// Blocks removed because there were too many (posix_capacity_gb).
+    pub collected_blocks: u64,
+    /// Passes that looked whether there are too many, and passes that swept temporaries and
+    /// quarantine.
+    pub collector_passes: u64,
+    /// See `collector_passes`.
+    pub sweep_passes: u64,
+    /// Passes of either kind that ended with an error.
+    pub failed_passes: u64,
+    /// Files moved to quarantine, and files removed from it by age.
+    pub quarantined_files: u64,
+    /// See `quarantined_files`.
+    pub expired_quarantine: u64,
+    /// Blocks of the whole storage, as the collector last counted or estimated them.
+    pub estimated_blocks: u64,
+    /// Names in data directories that are no blocks, in the last whole listing.
+    pub foreign_names: u64,
 }
 
 /// Log levels: only errors.

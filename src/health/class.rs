@@ -179,6 +179,7 @@ pub fn classify(failure: &Failure, context: Context) -> Class {
         Cause::WrongSize { .. } => Class::WrongSize,
         // Nothing was learned: the attempt was ended from outside.
         Cause::GivenUp => Class::Local { again: false },
+        Cause::Reserve(_) => Class::Capacity,
         Cause::NoProgress
         | Cause::Differs(_)
         | Cause::NotTheStorage(_)

@@ -14,7 +14,7 @@ fn errno() -> i32 {
 }
 
 /// Repeats `call` while it is interrupted by a signal, and turns -1 into errno.
-fn retry(mut call: impl FnMut() -> c_int) -> Result<c_int, i32> {
+pub(super) fn retry(mut call: impl FnMut() -> c_int) -> Result<c_int, i32> {
     loop {
         let value = call();
         if value >= 0 {
@@ -215,6 +215,8 @@ pub struct Info {
     pub mode: u32,
     /// mtime in seconds of the storage's clock.
     pub mtime_s: i64,
+    /// The same in nanoseconds.
+    pub mtime_ns: i64,
     /// Device of the file.
     pub device: u64,
     /// Inode.
@@ -261,6 +263,8 @@ fn statx(at: c_int, path: &CStr, flags: c_int, mask: u32) -> Result<Info, i32> {
         bytes: raw.stx_size,
         mode: u32::from(raw.stx_mode),
         mtime_s: raw.stx_mtime.tv_sec,
+        mtime_ns: (raw.stx_mtime.tv_sec.saturating_mul(1_000_000_000))
+            .saturating_add(i64::from(raw.stx_mtime.tv_nsec)),
         device: libc::makedev(raw.stx_dev_major, raw.stx_dev_minor),
         inode: raw.stx_ino,
         mount: raw.stx_mnt_id,
@@ -277,6 +281,11 @@ pub fn stat_open(fd: &OwnedFd) -> Result<Info, i32> {
 /// What a name is; a symbolic link is not followed.
 pub fn stat(path: &CStr) -> Result<Info, i32> {
     statx(libc::AT_FDCWD, path, libc::AT_SYMLINK_NOFOLLOW, WHOLE)
+}
+
+/// Kind and times of a name in an open directory; a symbolic link is not followed.
+pub(super) fn stat_in(place: c_int, name: &CStr) -> Result<Info, i32> {
+    statx(place, name, libc::AT_SYMLINK_NOFOLLOW, libc::STATX_TYPE | libc::STATX_MTIME)
 }
 
 /// The size of a regular file, `None` for anything else; a symbolic link is not followed. Asks for

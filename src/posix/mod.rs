@@ -7,6 +7,8 @@ pub mod eventfd;
 pub mod file;
 pub mod fork;
 pub mod linux_aio;
+pub mod listing;
+pub mod place;
 pub mod process;
 pub mod random;
 pub mod space;

@@ -24,6 +24,13 @@ fn parse_start_time(stat: &str) -> Option<u64> {
     after_command.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The name of this host.
+#[must_use]
+pub fn host_name() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
+    Some(text.trim().to_owned())
+}
+
 /// Names this boot of this machine.
 #[must_use]
 pub fn boot_id() -> Option<String> {

@@ -51,8 +51,13 @@ impl Capacity {
         if blocks < self.trigger {
             return 0;
         }
-        let share = floor((wide(blocks) * self.recycle - 1e-9).ceil());
-        share.max(blocks - self.trigger + 1)
+        self.share(blocks).max(blocks - self.trigger + 1)
+    }
+
+    /// A round's share of `blocks`.
+    #[must_use]
+    pub fn share(&self, blocks: u64) -> u64 {
+        floor((wide(blocks) * self.recycle - 1e-9).ceil())
     }
 
     /// How many candidates are remembered where about `blocks` are expected: those of a round, and

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::clock::Time;
 
+/// How every name of the lease begins.
+pub const PREFIX: &str = ".ucm_gc.";
 /// The lease, a directory in the root: who makes it holds it.
 pub const LOCK: &str = ".ucm_gc.lock";
 /// A file whose times tell the storage's clock.

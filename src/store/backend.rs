@@ -6,14 +6,14 @@ use std::collections::VecDeque;
 use super::chain::{CLASSES, ChainId, Class};
 use super::space::Room;
 use crate::clock::Time;
-use crate::engine::{Tag, Want};
+use crate::engine::{Room as Left, Tag, Want};
 use crate::health::marker::Uuid;
 use crate::stats::PathStats;
 
 /// Commits, removals and discards in flight on one backend.
 pub const METADATA_IN_FLIGHT: usize = 32;
-/// Sweeps in flight on one backend: what can wait takes one slot.
-const IDLE_IN_FLIGHT: usize = 1;
+/// Steps of the lease in flight on one backend.
+pub const LEASE_IN_FLIGHT: usize = 2;
 /// Dumps keep at least this part of the slots when loads are queued too (R37).
 const DUMP_SHARE: usize = 8;
 
@@ -37,6 +37,8 @@ pub struct Slots {
     pub transfers: usize,
     /// Lookups.
     pub lookups: usize,
+    /// What can wait: collecting, sweeping.
+    pub idle: usize,
 }
 
 /// The pure part of a lane.
@@ -46,6 +48,8 @@ pub struct LaneState {
     pub facts: PathFacts,
     /// When the marker was last seen to be right.
     pub marker_seen: Option<Time>,
+    /// What the file system had left, and when (R85).
+    pub left: Option<(Time, Left)>,
     /// `renameat2` can tell whether the target exists; cleared once it refused.
     pub no_replace: bool,
     /// Steps that continue an attempt which has its slot already.
@@ -68,6 +72,7 @@ fn slot(class: Class) -> usize {
         Class::Load => 2,
         Class::Dump => 3,
         Class::Idle => 4,
+        Class::Lease => 5,
     }
 }
 
@@ -78,6 +83,7 @@ impl LaneState {
         LaneState {
             facts,
             marker_seen: None,
+            left: None,
             no_replace: true,
             continuations: VecDeque::new(),
             abandoned: 0,
@@ -109,8 +115,8 @@ impl LaneState {
         self.queues[slot(class)].pop_front()
     }
 
-    fn order(&self, want: Want) -> [Option<Class>; 5] {
-        let metadata = [Some(Class::Lookup), Some(Class::Metadata), Some(Class::Idle)];
+    fn order(&self, want: Want) -> [Option<Class>; 6] {
+        let metadata = [Class::Lookup, Class::Metadata, Class::Lease, Class::Idle].map(Some);
         let dumps_first = self.in_flight(Class::Dump) < (self.slots.transfers / DUMP_SHARE).max(1);
         let transfers = if dumps_first {
             [Some(Class::Dump), Some(Class::Load)]
@@ -118,9 +124,15 @@ impl LaneState {
             [Some(Class::Load), Some(Class::Dump)]
         };
         match want {
-            Want::Any => [metadata[0], metadata[1], transfers[0], transfers[1], metadata[2]],
-            Want::Transfers => [transfers[0], transfers[1], None, None, None],
-            Want::Metadata => [metadata[0], metadata[1], metadata[2], None, None],
+            Want::Any => {
+                let [lookup, names, lease, idle] = metadata;
+                [lookup, names, lease, transfers[0], transfers[1], idle]
+            }
+            Want::Transfers => [transfers[0], transfers[1], None, None, None, None],
+            Want::Metadata => {
+                let [lookup, names, lease, idle] = metadata;
+                [lookup, names, lease, idle, None, None]
+            }
         }
     }
 
@@ -129,8 +141,9 @@ impl LaneState {
         match class {
             Class::Lookup => self.in_flight(class) < self.slots.lookups,
             Class::Metadata => self.in_flight(class) < METADATA_IN_FLIGHT,
+            Class::Lease => self.in_flight(class) < LEASE_IN_FLIGHT,
             Class::Load | Class::Dump => transfers < self.slots.transfers,
-            Class::Idle => self.in_flight(class) < IDLE_IN_FLIGHT,
+            Class::Idle => self.in_flight(class) < self.slots.idle,
         }
     }
 
@@ -176,7 +189,7 @@ mod tests {
     fn lane(transfers: usize) -> LaneState {
         let facts =
             PathFacts { direct: false, offset_align: 4096, storage: None, clock_offset_s: 0 };
-        LaneState::new(facts, Slots { transfers, lookups: 2 })
+        LaneState::new(facts, Slots { transfers, lookups: 2, idle: 1 })
     }
 
     #[test]

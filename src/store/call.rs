@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::chain::ChainId;
+use super::chore::Answer;
 use super::task::Cell;
 use crate::clock::Time;
 use crate::error::Error;
@@ -19,6 +20,8 @@ pub struct Call {
     pub found: Vec<bool>,
     /// Errors by position.
     pub errors: Vec<(usize, Error)>,
+    /// By position: what chores gave.
+    pub answers: Vec<(usize, Answer)>,
     /// When it ends with TIMEOUT.
     pub deadline: Option<Time>,
     /// Its chains.
@@ -50,6 +53,7 @@ impl Calls {
             open: parts,
             found: vec![false; positions],
             errors: Vec::new(),
+            answers: Vec::new(),
             deadline,
             chains: Vec::new(),
             cell: Arc::default(),

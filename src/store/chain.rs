@@ -4,7 +4,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::chore::Chore;
+use super::collector::tally::Tally;
 use super::types::BlockId;
 use crate::engine::{FileList, Memory, Tag};
 use crate::error::{Failure, Status};
@@ -104,15 +107,18 @@ pub enum Work {
         /// The generation.
         generation: u64,
     },
-    /// Look for temporaries of dead writers in one `dir`, or in the root (R46).
-    Sweep {
-        /// Its number (`Layout::swept`).
-        dir: u32,
-    },
-    /// Remove one temporary of a dead writer.
-    SweepOne {
-        /// Path below the root.
-        relative: String,
+    /// One step of the collector (R80–R86).
+    Chore {
+        /// The call that waits.
+        call: u64,
+        /// Position in it.
+        position: usize,
+        /// What to do.
+        chore: Chore,
+        /// Limit of an attempt.
+        limit: Option<Duration>,
+        /// What the present attempt's listing showed.
+        tally: Option<Arc<Tally>>,
     },
     /// Refresh the mtime of blocks that were found (R64).
     Refresh {
@@ -128,6 +134,8 @@ pub enum Work {
         /// The path.
         lane: usize,
     },
+    /// Move a file that is no whole block out of the way (R23).
+    SetAside,
 }
 
 /// Which slots a chain takes, and in which queue it stands.
@@ -137,17 +145,19 @@ pub enum Class {
     Lookup,
     /// Commits, removals, discards.
     Metadata,
+    /// Steps of the collector's lease: what hangs of its work must not hold them up.
+    Lease,
     /// Loads.
     Load,
     /// Dumps.
     Dump,
-    /// What can wait: sweeps, hotness, questions about room.
+    /// What can wait: collecting, sweeping, setting aside, hotness, questions about room.
     Idle,
 }
 
 /// All classes.
-pub const CLASSES: [Class; 5] =
-    [Class::Lookup, Class::Metadata, Class::Load, Class::Dump, Class::Idle];
+pub const CLASSES: [Class; 6] =
+    [Class::Lookup, Class::Metadata, Class::Lease, Class::Load, Class::Dump, Class::Idle];
 
 impl Work {
     /// See [`Class`].
@@ -158,10 +168,10 @@ impl Work {
             Work::Dump { .. } => Class::Dump,
             Work::Commit { .. } | Work::Remove { .. } | Work::Discard { .. } => Class::Metadata,
             Work::Lookup { .. } => Class::Lookup,
-            Work::Sweep { .. }
-            | Work::SweepOne { .. }
-            | Work::Refresh { .. }
-            | Work::Space { .. } => Class::Idle,
+            Work::Chore { chore, .. } if chore.is_of_the_lease() => Class::Lease,
+            Work::Chore { .. } | Work::SetAside | Work::Refresh { .. } | Work::Space { .. } => {
+                Class::Idle
+            }
         }
     }
 }

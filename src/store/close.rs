@@ -24,6 +24,7 @@ impl Threads {
         let clock = shared.clock.clone();
         let limit = config.close_timeout_ms;
         let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
+        let mut hanging = self.collector.close(shared, left(&clock, deadline));
         shared.with(Core::begin_close);
         self.monitor.stop();
         let mut quiet = shared.wait_quiet(left(&clock, deadline), Core::is_quiet);
@@ -41,7 +42,6 @@ impl Threads {
         if !quiet {
             shared.with(|core, now, fx| core.terminate_all(&submit::closed(), now, fx));
         }
-        let mut hanging = 0;
         for engine in shared.engines() {
             engine.stop();
         }

@@ -212,6 +212,22 @@ impl Core {
         self.tell(waiters, result, now, fx);
     }
 
+    pub(super) fn needs_sync(&self, block: &BlockId) -> bool {
+        let synced = self.blocks.get(block).is_none_or(super::blocks::Progress::synced);
+        self.rules.commit_sync != CommitSync::None && !synced
+    }
+
+    pub(super) fn temporary(&self, id: ChainId, lane: usize) -> Option<std::ffi::CString> {
+        let chain = self.chains.get(&id)?;
+        let generation = match chain.work {
+            Work::Commit { generation, .. }
+            | Work::Dump { generation, .. }
+            | Work::Discard { generation } => generation,
+            _ => return None,
+        };
+        Some(self.layout.temporary_path(lane, &chain.block, generation))
+    }
+
     /// What the outcome of a commit's present step means.
     pub(super) fn commit_verdict(
         &mut self,

@@ -53,8 +53,13 @@ pub struct Core {
     pub(super) stats: Snapshot,
     pub(super) task_times: TaskTimes,
     pub(super) closing: bool,
-    pub(super) sweeping: Option<super::sweep::Sweep>,
     pub(super) hotness: Hotness,
+    /// The collector was stopped.
+    pub(super) no_chores: bool,
+    /// Blocks that a lookup found to be no whole blocks, until its outcome has been taken in.
+    pub(super) wrong: Vec<BlockId>,
+    /// Blocks whose files are being set aside.
+    pub(super) setting_aside: HashSet<BlockId>,
     /// When the judge wakes next, as far as it knows.
     pub(super) armed: Option<Time>,
     last_chain: u64,
@@ -110,13 +115,21 @@ impl Core {
             stats: Snapshot::default(),
             task_times: TaskTimes::default(),
             closing: false,
-            sweeping: None,
             hotness: Hotness::new(n),
+            no_chores: false,
+            wrong: Vec::new(),
+            setting_aside: HashSet::new(),
             armed: None,
             last_chain: 0,
             last_tag: 0,
             rules,
         }
+    }
+
+    /// What makes the paths.
+    #[must_use]
+    pub fn layout(&self) -> Arc<Layout> {
+        Arc::clone(&self.layout)
     }
 
     /// How many backends are configured.
@@ -204,10 +217,11 @@ impl Core {
         let step = self.first_step(id, lane, now)?;
         let limit = {
             let chain = self.chains.get(&id)?;
-            match chain.work.class() {
-                Class::Load | Class::Dump => self.rules.attempt_limit,
-                Class::Lookup => self.rules.lookup_limit.map(|(_, attempt)| attempt),
-                Class::Metadata | Class::Idle => self.rules.metadata_limit,
+            match (&chain.work, chain.work.class()) {
+                (Work::Chore { limit, .. }, _) => *limit,
+                (_, Class::Load | Class::Dump) => self.rules.attempt_limit,
+                (_, Class::Lookup) => self.rules.lookup_limit.map(|(_, attempt)| attempt),
+                (_, Class::Metadata | Class::Lease | Class::Idle) => self.rules.metadata_limit,
             }
         };
         if step == Step::SyncTemporary {
@@ -270,6 +284,9 @@ impl Core {
             self.watched(&attempt, &outcome, now, fx);
         } else {
             self.advance(tag, attempt, outcome, now, fx);
+        }
+        for block in std::mem::take(&mut self.wrong) {
+            self.set_aside(block, now, fx);
         }
         self.note_quiet(fx);
     }
@@ -347,9 +364,10 @@ impl Core {
             Work::Remove { .. } => format!("remove of block {block}"),
             Work::Lookup { .. } => "lookup".into(),
             Work::Discard { .. } => format!("removal of a temporary of block {block}"),
-            Work::Sweep { .. } | Work::SweepOne { .. } => "sweep of temporaries".into(),
             Work::Refresh { hits, .. } => format!("hotness of {hits} blocks"),
             Work::Space { .. } => "question about room".into(),
+            Work::Chore { chore, .. } => chore.describe(),
+            Work::SetAside => format!("quarantine of block {block}"),
         }
     }
 

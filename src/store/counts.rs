@@ -77,8 +77,8 @@ impl Core {
             Work::Commit { .. }
             | Work::Lookup { .. }
             | Work::Discard { .. }
-            | Work::Sweep { .. }
-            | Work::SweepOne { .. }
+            | Work::Chore { .. }
+            | Work::SetAside
             | Work::Refresh { .. }
             | Work::Space { .. } => {}
         }

@@ -58,7 +58,7 @@ impl Effects {
     /// One more op for a chain of this class can be pulled.
     pub fn wake_class(&mut self, lane: usize, class: Class) {
         match class {
-            Class::Lookup | Class::Idle => add(&mut self.wake_metadata, lane),
+            Class::Lookup | Class::Lease | Class::Idle => add(&mut self.wake_metadata, lane),
             Class::Load | Class::Dump | Class::Metadata => add(&mut self.wake, lane),
         }
     }

@@ -6,12 +6,14 @@ use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, LastError, Place, Shards, Work};
 use super::core::Core;
 use super::effects::Effects;
+use super::layout::QUARANTINE;
 use super::routing;
 use super::step::Verdict;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
 use crate::error::{Cause, Error, Failure, Status, Step};
 use crate::health::class::{self, Class, Context, Operation};
+use crate::log::Level;
 
 /// What the store was doing, for texts and classes.
 pub(super) fn operation(work: &Work) -> Operation {
@@ -21,7 +23,7 @@ pub(super) fn operation(work: &Work) -> Operation {
         Work::Commit { .. } => Operation::Commit,
         Work::Lookup { .. } => Operation::Lookup,
         Work::Remove { .. } => Operation::Remove,
-        Work::Discard { .. } | Work::Sweep { .. } | Work::SweepOne { .. } => Operation::Collect,
+        Work::Discard { .. } | Work::Chore { .. } | Work::SetAside => Operation::Collect,
         Work::Refresh { .. } => Operation::Hotness,
         Work::Space { .. } => Operation::Space,
     }
@@ -216,6 +218,7 @@ impl Core {
             self.stats.corrupt += 1;
             self.lanes[lane].stats.corrupt += 1;
             self.count_miss(id, lane);
+            self.set_aside(block, now, fx);
         }
         let Some(chain) = self.chains.get(&id) else { return };
         let what = self.describe(&chain.work, &chain.block);
@@ -246,9 +249,19 @@ impl Core {
                 self.dump_succeeded(id, lane, direct, now, fx);
             }
             Work::Commit { detour: Some(_), .. } => self.detour_done(id, now, fx),
-            Work::Sweep { .. } => {
-                if let Done::Entries(entries) = done {
-                    self.sweep_listed(id, lane, &entries, now, fx);
+            Work::Chore { .. } => {
+                self.chore_done(id, done);
+                self.end(id, Ok(()), now, fx);
+            }
+            Work::SetAside => {
+                if done != Done::Left {
+                    self.stats.quarantined_files += 1;
+                    let (root, block) = (self.layout.root(lane), chain.block);
+                    let text = format!(
+                        "backend {root}: the file of block {block}, not a whole \
+                                        block, was moved to {QUARANTINE}"
+                    );
+                    fx.log(Level::Warn, "KV4007", text);
                 }
                 self.end(id, Ok(()), now, fx);
             }
@@ -315,10 +328,13 @@ impl Core {
                 _ if !self.leftovers.is_empty() => self.discard_leftovers(now, fx),
                 _ => {}
             },
-            Work::Sweep { .. } => self.sweep_next(now, fx),
-            Work::SweepOne { .. } => self.stats.swept_temporaries += u64::from(result.is_ok()),
             Work::Refresh { blocks, hits, .. } => self.refreshed(hits, blocks.len(), &result),
             Work::Space { lane } => self.room_ended(lane, result.is_ok()),
+            Work::Chore { call, position, .. } => {
+                let errors = result.err().map(|error| (position, error));
+                self.end_part(call, errors.into_iter().collect(), fx);
+            }
+            Work::SetAside => self.set_aside_ended(chain.block, &result, fx),
         }
         self.note_quiet(fx);
     }

@@ -36,6 +36,9 @@ impl Core {
                         (None, _) => false,
                     };
                     call.found[position] = whole;
+                    if !whole && self.rules.quarantine {
+                        self.wrong.push(block);
+                    }
                     if whole && self.rules.hot_on_lookup {
                         hits.push(block);
                     }

@@ -3,9 +3,12 @@
 use std::ffi::CString;
 
 use super::types::BlockId;
+use crate::reclaim::names;
 
 /// The marker file in a storage root (R8).
 pub const MARKER: &str = ".kvpath";
+/// Where files that are no whole blocks are moved to (R23).
+pub const QUARANTINE: &str = ".quarantine";
 /// What the name of every temporary contains (R5).
 pub const TEMPORARY: &str = ".tmp";
 /// The directory of blocks where `data_dir_shard_bytes` is 0.
@@ -138,11 +141,38 @@ impl Layout {
         1 << (4 * self.digits)
     }
 
-    /// Where temporaries may be, by number: every `dir` that open makes, then the root itself
-    /// (empty).
+    /// `<name>.<seconds>.<unique>`: a file in quarantine, and when it was put there.
     #[must_use]
-    pub fn swept(&self, number: u32) -> String {
-        if number == self.dirs() { String::new() } else { self.dir_number(number) }
+    pub fn aside_name(&self, id: &BlockId, storage_s: i64, number: u64) -> String {
+        format!("{}.{storage_s}.{}-{number:x}", Layout::name(id), self.writer)
+    }
+
+    /// When a file in quarantine was put there; `None`: somebody else's name.
+    #[must_use]
+    pub fn set_aside_at(name: &str) -> Option<i64> {
+        let mut parts = name.splitn(3, '.');
+        let (id, seconds) = (parts.next()?, parts.next()?);
+        parts.next()?;
+        names::block_id(id)?;
+        seconds.parse().ok()
+    }
+
+    /// Whether `name` is that of a `dir`.
+    #[must_use]
+    pub fn is_dir(&self, name: &str) -> bool {
+        match self.digits {
+            0 => name == SINGLE_DIR,
+            digits => {
+                let hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+                name.len() == digits && name.bytes().all(hex)
+            }
+        }
+    }
+
+    /// What the names of all blocks in a `dir` begin with.
+    #[must_use]
+    pub fn prefix<'d>(&self, dir: &'d str) -> &'d str {
+        if self.digits == 0 { "" } else { dir }
     }
 
     /// The `dir` with this number, in order of names.

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::Store;
-use super::backend::{METADATA_IN_FLIGHT, PathFacts, Slots};
+use super::backend::{LEASE_IN_FLIGHT, METADATA_IN_FLIGHT, PathFacts, Slots};
+use super::collector::{Collector, Settings};
 use super::core::Core;
 use super::layout::{Layout, Writer};
 use super::recovery::Link;
@@ -27,8 +28,6 @@ use crate::health::startup::{self, Checked, Policy, StartupParams, StartupReport
 use crate::health::window::Rule;
 use crate::log::{self, Level};
 
-/// Sweeps in flight on one backend, beside lookups and metadata.
-const IDLE_IN_FLIGHT: usize = 1;
 /// How long a failing open waits for the log's callback.
 const TOLD_WITHIN: Duration = Duration::from_secs(1);
 /// The thread that checks the backends at open.
@@ -44,6 +43,7 @@ pub struct Threads {
     pub(super) supervisor: Supervisor,
     pub(super) monitor: Arc<Monitor>,
     pub(super) breaker: Option<Arc<BreakerThread>>,
+    pub(super) collector: Arc<Collector>,
     /// Its temporaries are a live writer's.
     pub(super) alive: Alive,
     /// The log's thread lives at least as long.
@@ -137,18 +137,24 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
         paths: config.backends.clone(),
         unfinished: unfinished.clone(),
         breaker: OnceLock::new(),
+        collector: OnceLock::new(),
     };
     let roots = report.backends.iter().map(|found| Some(found.as_ref().ok()?.root)).collect();
     let link = Arc::new(Link::new(&config, &me, &shared, roots));
-    let threads = start(&config, &shared, link, executor, unfinished, &cores, (alive, lease))?;
+    let settings = Settings::new(&config, &me, writer_lives, shared.read(|core| core.layout()));
+    let collector = Arc::new(Collector::new(settings, &shared));
+    let own = (alive, lease, collector);
+    let threads = start(&config, &shared, link, executor, unfinished, &cores, own)?;
     if let Some(breaker) = &threads.breaker
         && facts.breaker.set(Arc::clone(breaker)).is_err()
     {
         debug_assert!(false, "the breaker is made once");
     }
-    if config.transfers {
-        shared.with(|core, now, fx| core.begin_sweep(me.clone(), writer_lives, now, fx));
+    if facts.collector.set(Arc::clone(&threads.collector)).is_err() {
+        debug_assert!(false, "the collector is made once");
     }
+    // The supervisor looks when the first pass is due.
+    shared.alarm.ring();
     let threads = parking_lot::Mutex::new(Some(threads));
     Ok(Store { config, shared, report: facts, threads })
 }
@@ -259,7 +265,11 @@ fn share(
         Ok(checked) => Ok(path_facts(checked, now)),
         Err(failed) => Err(failed.failure.clone()),
     });
-    let slots = Slots { transfers: config.trans_concurrency, lookups: config.lookup_concurrency };
+    let slots = Slots {
+        transfers: config.trans_concurrency,
+        lookups: config.lookup_concurrency,
+        idle: idle_slots(config),
+    };
     let mut core = Core::new(
         Rules::new(config),
         clock.clone(),
@@ -282,7 +292,10 @@ fn share(
         let params = EngineParams {
             index,
             transfers: config.trans_concurrency,
-            metadata: config.lookup_concurrency + METADATA_IN_FLIGHT + IDLE_IN_FLIGHT,
+            metadata: config.lookup_concurrency
+                + METADATA_IN_FLIGHT
+                + LEASE_IN_FLIGHT
+                + idle_slots(config),
             buffer_bytes: (config.buffer_mb_max << 20) / n,
             bell: Arc::new(move || alarm.ring()),
         };
@@ -292,6 +305,14 @@ fn share(
     let engines: Result<Vec<Arc<dyn Engine>>, Error> = engines.collect();
     shared.set_engines(engines?);
     Ok(shared)
+}
+
+/// What the collector may have in flight on one backend. A sweep alone is in no hurry.
+fn idle_slots(config: &Config) -> usize {
+    match config.collection.capacity {
+        Some(_) => config.collection.concurrency.div_ceil(config.backends.len().max(1)),
+        None => 1,
+    }
 }
 
 #[cfg_attr(not(feature = "fault"), expect(unused_variables, reason = "for faults"))]
@@ -321,12 +342,13 @@ fn start(
     executor: Executor,
     unfinished: Unfinished,
     cores: &Cores,
-    (alive, lease): (Alive, log::Lease),
+    (alive, lease, collector): (Alive, log::Lease, Arc<Collector>),
 ) -> Result<Threads, Error> {
     let clock = &shared.clock;
     let rule = Rule { window: config.health.window, threshold: config.health.threshold };
     let alarm = Arc::clone(&shared.alarm);
-    let supervisor = Supervisor::start(alarm, Arc::downgrade(shared), cores.store.clone())
+    let watched = (Arc::downgrade(shared), Arc::clone(&collector));
+    let supervisor = Supervisor::start(alarm, watched, cores.store.clone())
         .map_err(|error| no_thread("ucm_posix_sup", &error))?;
     let params = MonitorParams {
         interval: config.health.interval,
@@ -368,5 +390,5 @@ fn start(
             breaker.wake();
         }
     }));
-    Ok(Threads { supervisor, monitor, breaker, alive, lease })
+    Ok(Threads { supervisor, monitor, breaker, collector, alive, lease })
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde_json::{Value, json};
 
+use super::collector::Collector;
 use super::shared::Shared;
 use super::types::BackendReport;
 use crate::config::Config;
@@ -30,6 +31,8 @@ pub struct Facts {
     pub unfinished: Unfinished,
     /// The outer breaker, where it runs.
     pub breaker: OnceLock<Arc<BreakerThread>>,
+    /// The collector.
+    pub collector: OnceLock<Arc<Collector>>,
 }
 
 fn wide(count: usize) -> u64 {
@@ -48,7 +51,8 @@ fn millis(duration: std::time::Duration) -> u64 {
 pub fn threads(shared: &Shared, facts: &Facts) -> u32 {
     let workers: usize = shared.engines().iter().map(|engine| engine.threads()).sum();
     let breaker = usize::from(facts.breaker.get().is_some());
-    narrow(workers + PERMANENT_THREADS + breaker) + facts.unfinished.total()
+    let passes = facts.collector.get().map_or(0, |collector| collector.threads());
+    narrow(workers + PERMANENT_THREADS + breaker + passes) + facts.unfinished.total()
 }
 
 /// One report a backend.
@@ -159,7 +163,7 @@ pub fn health_json(shared: &Shared, config: &Config, facts: &Facts) -> String {
 type Figure = (&'static str, bool, &'static str, u64);
 
 /// The counters of the statistics, as JSON and metrics name them.
-pub(super) fn figures(stats: &Snapshot) -> [Figure; 28] {
+pub(super) fn figures(stats: &Snapshot) -> [Figure; 36] {
     [
         ("threads", false, "Threads of the store.", u64::from(stats.threads)),
         ("tasks", true, "Tasks accepted.", stats.tasks),
@@ -194,6 +198,14 @@ pub(super) fn figures(stats: &Snapshot) -> [Figure; 28] {
         ("hotness_refreshed", true, "Blocks made warm again.", stats.hotness_refreshed),
         ("hotness_left_out", true, "Hits that made no block warm.", stats.hotness_left_out),
         ("lookup_misses", true, "Ids not found by lookups.", stats.lookup_misses),
+        ("collected_blocks", true, "Blocks removed for space.", stats.collected_blocks),
+        ("collector_passes", true, "Passes that looked for space.", stats.collector_passes),
+        ("sweep_passes", true, "Passes that swept.", stats.sweep_passes),
+        ("failed_passes", true, "Passes that ended with an error.", stats.failed_passes),
+        ("quarantined_files", true, "Files moved to quarantine.", stats.quarantined_files),
+        ("expired_quarantine", true, "Files removed from quarantine.", stats.expired_quarantine),
+        ("estimated_blocks", false, "Blocks of the storage.", stats.estimated_blocks),
+        ("foreign_names", false, "Names that are no blocks.", stats.foreign_names),
     ]
 }
 

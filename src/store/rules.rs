@@ -44,6 +44,10 @@ pub struct Rules {
     pub file_mode: u32,
     /// Age at which unfinished blocks and foreign temporaries are dropped (R46).
     pub temp_ttl: Duration,
+    /// Files that are no whole blocks are moved aside (R23). Only who knows the size does.
+    pub quarantine: bool,
+    /// Dumps are refused where less is free, percent; 0: off (R85).
+    pub reserve_free_percent: f64,
     /// W of R20.
     pub window: usize,
     /// Failures that exclude (R21).
@@ -78,6 +82,8 @@ impl Rules {
             dir_mode: config.dir_mode,
             file_mode: config.file_mode,
             temp_ttl: Duration::from_secs(config.temp_ttl_s),
+            quarantine: config.quarantine && config.transfers,
+            reserve_free_percent: config.collection.reserve_free_percent,
             window: config.health.window,
             threshold: config.health.threshold,
         }

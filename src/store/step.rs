@@ -8,7 +8,7 @@ use super::attempt::Attempt;
 use super::chain::{Chain, ChainId, Shards, Work};
 use super::core::Core;
 use super::effects::Effects;
-use super::layout::{MARKER, TEMPORARY};
+use super::layout::MARKER;
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::CommitSync;
@@ -30,6 +30,8 @@ pub enum Step {
     Marker(Then),
     /// The read, write, list of questions, removal or listing itself.
     Main,
+    /// Ask what the file system has left (R85), then the main step.
+    Room,
     /// Make the block's `dir` again (R7), then create again.
     MakeDir,
     /// Sync the root, in which the `dir` was made (`commit_sync: full`).
@@ -106,6 +108,13 @@ impl Core {
             {
                 Step::Marker(Then::Main)
             }
+            Work::Dump { create: true, .. } if self.room_needed(lane, now) => Step::Room,
+            Work::Chore { chore, .. }
+                if chore.needs_marker()
+                    && self.marker_needed(lane, MARKER_FRESH_FOR_CREATION, now) =>
+            {
+                Step::Marker(Then::Main)
+            }
             Work::Commit { detour: Some(_), .. } => Step::SyncTemporary,
             Work::Commit { .. } if self.needs_sync(&chain.block) => Step::SyncTemporary,
             Work::Commit { .. } => Step::Rename { replace: !self.lanes[lane].no_replace },
@@ -113,11 +122,6 @@ impl Core {
             Work::Space { .. } => Step::Space,
             _ => Step::Main,
         })
-    }
-
-    fn needs_sync(&self, block: &BlockId) -> bool {
-        let synced = self.blocks.get(block).is_none_or(super::blocks::Progress::synced);
-        self.rules.commit_sync != CommitSync::None && !synced
     }
 
     fn marker_needed(&self, lane: usize, fresh_for: Duration, now: Time) -> bool {
@@ -130,12 +134,14 @@ impl Core {
         let attempt = self.attempts.get(&tag)?;
         let gate = Arc::clone(&attempt.gate);
         let (lane, step, block) = (attempt.lane, attempt.step.clone(), attempt.block);
+        let started = attempt.started;
         let id = attempt.chain?;
         let kind = match step {
-            Step::Main => self.main_op(id, lane)?,
+            Step::Main => self.main_op(id, lane, started)?,
             Step::Refresh => self.refresh_op(id, lane)?,
             Step::Space => OpKind::Space { path: self.layout.below(lane, "") },
             Step::Marker(_) => OpKind::ReadSmall { path: self.layout.below(lane, MARKER) },
+            Step::Room => OpKind::Room { path: self.layout.below(lane, "") },
             Step::MakeDir => OpKind::MakeDir {
                 path: self.layout.dir_path(lane, &block),
                 mode: self.rules.dir_mode,
@@ -162,18 +168,7 @@ impl Core {
         Some(Op { tag, kind, gate, local_limit })
     }
 
-    fn temporary(&self, id: ChainId, lane: usize) -> Option<std::ffi::CString> {
-        let chain = self.chains.get(&id)?;
-        let generation = match chain.work {
-            Work::Commit { generation, .. }
-            | Work::Dump { generation, .. }
-            | Work::Discard { generation } => generation,
-            _ => return None,
-        };
-        Some(self.layout.temporary_path(lane, &chain.block, generation))
-    }
-
-    fn main_op(&mut self, id: ChainId, lane: usize) -> Option<OpKind> {
+    fn main_op(&mut self, id: ChainId, lane: usize, now: Time) -> Option<OpKind> {
         let chain = self.chains.get(&id)?;
         let block = chain.block;
         match &chain.work {
@@ -198,13 +193,8 @@ impl Core {
                 }
                 Some(OpKind::StatMany(list))
             }
-            Work::Sweep { dir } => {
-                let dir = self.layout.swept(*dir);
-                Some(OpKind::List { path: self.layout.below(lane, &dir), filter: TEMPORARY })
-            }
-            Work::SweepOne { relative } => {
-                Some(OpKind::Unlink { path: self.layout.below(lane, relative) })
-            }
+            Work::Chore { .. } => self.chore_op(id, lane),
+            Work::SetAside => self.aside_op(id, lane, now),
             Work::Commit { .. } | Work::Refresh { .. } | Work::Space { .. } => None,
         }
     }
@@ -254,7 +244,13 @@ impl Core {
         fx: &mut Effects,
     ) -> Verdict {
         if let Step::Marker(then) = attempt.step.clone() {
-            return self.marker_verdict(attempt.lane, then, outcome, now);
+            let verdict = self.marker_verdict(attempt.lane, then, outcome, now);
+            let begins = matches!(verdict, Verdict::Next(Step::Main)) && attempt.creates.is_some();
+            let asks = begins && self.room_needed(attempt.lane, now);
+            return if asks { Verdict::Next(Step::Room) } else { verdict };
+        }
+        if attempt.step == Step::Room {
+            return self.room_verdict(attempt.lane, outcome, now);
         }
         let Some(chain) = self.chains.get_mut(&id) else {
             return Verdict::NotFound;
@@ -302,7 +298,7 @@ impl Core {
         }
     }
 
-    /// Loads, lookups, removals, discards, sweeps, hotness, room.
+    /// Loads, lookups, removals, discards, chores, hotness, room.
     fn plain_verdict(
         &mut self,
         attempt: &Attempt,

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::blocks::{Blocks, MAX_UNFINISHED_BLOCKS};
 use super::call::Call;
-use super::chain::{ChainId, Place, Shards, Waiter, Work};
+use super::chain::{ChainId, Class, Place, Shards, Waiter, Work};
 use super::core::Core;
 use super::dump::join_memory;
 use super::effects::Effects;
@@ -189,7 +189,7 @@ impl Core {
         Ok((call, self.begin_call(call, chains, now, fx)))
     }
 
-    fn begin_call(
+    pub(super) fn begin_call(
         &mut self,
         call: u64,
         chains: Vec<ChainId>,
@@ -297,7 +297,8 @@ impl Core {
     /// without retry.
     pub fn begin_close(&mut self, now: Time, fx: &mut Effects) {
         self.closing = true;
-        self.sweeping = None;
+        self.no_chores = true;
+        self.end_chores(|work| matches!(work.class(), Class::Idle | Class::Lease), now, fx);
         let waiting: Vec<ChainId> = self
             .chains
             .iter()

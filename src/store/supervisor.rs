@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
+use super::collector::Collector;
 use super::shared::Shared;
 use crate::clock::{Clock, Time};
 use crate::engine::host;
@@ -97,7 +98,7 @@ impl Supervisor {
     /// The system's refusal of a thread.
     pub fn start(
         alarm: Arc<Alarm>,
-        shared: Weak<Shared>,
+        (shared, collector): (Weak<Shared>, Arc<Collector>),
         cores: Vec<usize>,
     ) -> Result<Supervisor, std::io::Error> {
         let for_thread = Arc::clone(&alarm);
@@ -105,7 +106,7 @@ impl Supervisor {
             pin(&cores);
             while for_thread.wait() {
                 let Some(shared) = shared.upgrade() else { return };
-                round(&shared, &for_thread);
+                round(&shared, &collector, &for_thread);
             }
         })?;
         Ok(Supervisor { alarm, thread })
@@ -131,7 +132,10 @@ pub fn pin(cores: &[usize]) {
     }
 }
 
-fn round(shared: &Shared, alarm: &Alarm) {
+fn round(shared: &Shared, collector: &Arc<Collector>, alarm: &Alarm) {
+    if let Some(due) = collector.look() {
+        alarm.arm(due);
+    }
     for engine in shared.engines() {
         if let Err(error) = engine.make_threads() {
             let text = format!("a worker thread cannot be made, trying again: {error}");

@@ -28,8 +28,9 @@ impl Attempt {
         match (&self.step, self.class) {
             (S::Main, Class::Load) | (S::Marker(_), _) => Step::Read,
             (S::Main, Class::Dump) => Step::Write,
-            (S::Main, Class::Lookup) | (S::StatFinal { .. }, _) => Step::Stat,
+            (S::Main, Class::Lookup) | (S::StatFinal { .. } | S::Room, _) => Step::Stat,
             (S::Main, Class::Idle) => Step::List,
+            (S::Main, Class::Lease) => Step::Touch,
             (S::Main, Class::Metadata) | (S::DropTemporary, _) => Step::Remove,
             (S::MakeDir, _) => Step::Mkdir,
             (S::SyncTemporary | S::SyncFinal | S::SyncDir | S::SyncRoot, _) => Step::Fsync,
@@ -58,7 +59,7 @@ impl Attempt {
             Class::Dump => Operation::Dump,
             Class::Lookup => Operation::Lookup,
             Class::Metadata => Operation::Commit,
-            Class::Idle => self.work,
+            Class::Lease | Class::Idle => self.work,
         }
     }
 }

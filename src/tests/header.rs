@@ -120,7 +120,9 @@ fn measured(what: &str, of: &str, field: &str) -> Option<usize> {
             dumped_bytes, committed_blocks, lookups, lookup_hits, load_misses, retries, failovers,
             timeouts, late_results, corrupt, removed_blocks, swept_temporaries, expired_blocks,
             closed_generations, dropped_results, queued_shards, in_flight, abandoned,
-            unfinished_blocks, hotness_refreshed, hotness_left_out, lookup_misses
+            unfinished_blocks, hotness_refreshed, hotness_left_out, lookup_misses,
+            collected_blocks, collector_passes, sweep_passes, failed_passes, quarantined_files,
+            expired_quarantine, estimated_blocks, foreign_names
         }
         kvpath_api_t {
             size, table_version, open, close, set_log_callback, alloc, free, version, abi_version,

@@ -1,4 +1,4 @@
-//! What a key is when nobody sets it, where values come from, and what is not built.
+//! What a key is when nobody sets it, where values come from, and what a capacity must be.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use super::super::limits::{HEALTH_WINDOW, KEYS};
 use super::super::{
     BufferMode, CommitPolicy, CommitSync, EngineChoice, FailureScope, Shape, StartupPolicy,
 };
-use super::{accepted, lookups, merged, refused, transfers};
+use super::{accepted, lookups, merged, refused, refused_with, transfers};
 use crate::error::Status;
 
 #[test]
@@ -145,27 +145,27 @@ fn r92_effective_has_every_key_with_its_origin() {
 }
 
 #[test]
-fn r2_what_is_not_built_is_unsupported_and_names_its_key() {
-    for (key, value) in [
-        ("posix_capacity_gb", json!(0.5)),
-        ("reserve_free_percent", json!(1)),
-        ("quarantine", json!(true)),
-        ("quarantine_ttl_s", json!(60)),
-    ] {
-        let text = refused(Status::Unsupported, &lookups(&json!({ key: value })));
-        let starts = format!("configuration: {key} is {value}: not built yet: ");
-        assert!(text.starts_with(&starts), "{text}");
-    }
-    for built in [
-        json!({ "posix_io_engine": "psync" }),
-        json!({ "posix_capacity_gb": 100, "posix_gc_enable": false }),
-        json!({ "reserve_free_percent": 0, "quarantine": false, "quarantine_ttl_s": 604_800 }),
-    ] {
-        accepted(&lookups(&built));
-    }
-    // A wrong value is told first.
-    let both = lookups(&json!({ "quarantine": true, "temp_ttl_s": 0 }));
-    assert!(refused(Status::InvalidParam, &both).contains("temp_ttl_s"));
+fn r80_a_capacity_that_never_collects_is_refused_with_the_least_that_does() {
+    let with = |gb: Value| transfers(&json!({ "posix_capacity_gb": gb, "block_size": 1 << 20 }));
+    // 10 blocks of a trigger of 0.7 × 15 make one block of a round of 0.1.
+    let least = 15.0 / 1024.0;
+    let text = refused(Status::InvalidParam, &with(json!(0.001)));
+    assert!(text.contains("posix_capacity_gb is 0.001"), "{text}");
+    let named = text.split("at least ").nth(1).and_then(|rest| rest.split(' ').next());
+    let named: f64 = named.unwrap().parse().unwrap();
+    assert!((least..least + 2e-6).contains(&named), "{named}, not {least}");
+    let config = accepted(&with(json!(named)));
+    assert_eq!(config.collection.capacity.unwrap().trigger, 10);
+    refused(Status::InvalidParam, &with(json!(named - 2e-6)));
+    assert_eq!(accepted(&with(json!(0))).collection.capacity, None);
+    let off = json!({ "posix_capacity_gb": 1e-9, "posix_gc_enable": false });
+    assert_eq!(accepted(&transfers(&off)).collection.capacity, None);
+    refused_with(
+        &lookups(&json!({ "posix_capacity_gb": 100 })),
+        &["block_size", "posix_capacity_gb"],
+    );
+    let sized = json!({ "posix_capacity_gb": 100, "block_size": 1 << 20 });
+    assert!(accepted(&lookups(&sized)).collection.capacity.is_some());
 }
 
 #[test]

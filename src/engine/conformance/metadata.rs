@@ -27,7 +27,7 @@ pub const CASES: &[Case] = &[
     ("nothing is begun once the gate is revoked", revoked),
 ];
 
-fn refused(outcome: Outcome, step: Step, errno: i32) {
+pub(super) fn refused(outcome: Outcome, step: Step, errno: i32) {
     assert_eq!(outcome, Err(Failure::errno(step, errno)));
 }
 

@@ -167,13 +167,16 @@ impl Rule {
         let main = match kind {
             OpKind::Read(_) | OpKind::ReadSmall { .. } => Step::Read,
             OpKind::Write(_) => Step::Write,
-            OpKind::Rename { .. } => Step::Rename,
+            OpKind::Rename { .. } | OpKind::SetAside { .. } => Step::Rename,
             OpKind::Sync { .. } => Step::Fsync,
-            OpKind::Stat { .. } | OpKind::StatMany(_) | OpKind::Space { .. } => Step::Stat,
-            OpKind::Unlink { .. } => Step::Remove,
-            OpKind::MakeDir { .. } => Step::Mkdir,
-            OpKind::List { .. } => Step::List,
-            OpKind::Touch { .. } | OpKind::TouchMany(_) => Step::Touch,
+            OpKind::Stat { .. } | OpKind::StatMany(_) => Step::Stat,
+            OpKind::Room { .. } | OpKind::Space { .. } => Step::Stat,
+            OpKind::Unlink { .. } | OpKind::RemoveCold { .. } | OpKind::RemoveDir { .. } => {
+                Step::Remove
+            }
+            OpKind::MakeDir { .. } | OpKind::Claim { .. } => Step::Mkdir,
+            OpKind::List { .. } | OpKind::Survey { .. } => Step::List,
+            OpKind::Touch { .. } | OpKind::TouchMany(_) | OpKind::Stamp { .. } => Step::Touch,
         };
         // Only these move the caller's bytes.
         let transfer = matches!(kind, OpKind::Read(_) | OpKind::Write(_));
@@ -196,7 +199,9 @@ impl Rule {
         };
         match kind {
             OpKind::Read(transfer) | OpKind::Write(transfer) => contains(&transfer.path),
-            OpKind::Rename { from, to, .. } => contains(from) || contains(to),
+            OpKind::Rename { from, to, .. } | OpKind::SetAside { from, to, .. } => {
+                contains(from) || contains(to)
+            }
             OpKind::StatMany(many) | OpKind::TouchMany(many) => many.paths.iter().any(contains),
             OpKind::Sync { path, .. }
             | OpKind::Stat { path }
@@ -205,6 +210,12 @@ impl Rule {
             | OpKind::ReadSmall { path }
             | OpKind::List { path, .. }
             | OpKind::Touch { path }
+            | OpKind::Survey { path, .. }
+            | OpKind::Claim { path, .. }
+            | OpKind::RemoveDir { path }
+            | OpKind::Stamp { path, .. }
+            | OpKind::RemoveCold { path, .. }
+            | OpKind::Room { path }
             | OpKind::Space { path } => contains(path),
         }
     }

@@ -155,6 +155,7 @@ impl Storage {
             }
             OpKind::Space { .. } => Ok(Done::Space(crate::engine::Space::default())),
             OpKind::Read(_) | OpKind::Write(_) => unreachable!("transfers have phases"),
+            other => unreachable!("nothing is collected or set aside here: {other:?}"),
         }
     }
 

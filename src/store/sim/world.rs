@@ -136,10 +136,12 @@ impl World {
             dir_mode: 0o774,
             file_mode: 0o644,
             temp_ttl: Duration::from_secs(3_600),
+            quarantine: false,
+            reserve_free_percent: 0.0,
             window: 4,
             threshold: 2,
         };
-        let slots = Slots { transfers: 4, lookups: 4 };
+        let slots = Slots { transfers: 4, lookups: 4, idle: 1 };
         let mask = Arc::new(AtomicU64::new(0));
         let paths = (0..n).map(|_| Ok(facts.clone())).collect();
         let core = Core::new(rules, clock.clone(), layout, paths, mode.direct, slots, mask);

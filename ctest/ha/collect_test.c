@@ -1,0 +1,215 @@
+/* Collecting and sweeping through paths that hang or fail (R84, R86), and closing meanwhile (R54). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ha.h"
+
+/* Block files; a probe's file has a longer name. */
+#define BLOCK_FILES "data/" "????????????????????????????????"
+
+enum { ALL = 60, TRIGGER = 30 };
+
+/* Collects from TRIGGER blocks of `whole` on; a call may hang for a second. */
+static const char *collecting(void)
+{
+    return text(", \"posix_capacity_gb\": %.17g, \"posix_gc_trigger_threshold_ratio\": 1, "
+                "\"posix_gc_check_interval_sec\": 1, \"posix_gc_task_timeout_ms\": 1000",
+                (double)TRIGGER * (double)whole.block / (1 << 30));
+}
+
+static void put_blocks(const char *storage)
+{
+    mkdir(text("%s/data", storage), 0774);
+    uint8_t *content = calloc(1, whole.block);
+    CHECK(content != NULL);
+    for (unsigned number = 0; number < ALL; number++) {
+        kvpath_block_id_t id = block_id(number);
+        const char *path = block_path(storage, &id, 0);
+        write_file(path, content, whole.block);
+        struct timespec times[2] = {{.tv_sec = 1000 + number}, {.tv_sec = 1000 + number}};
+        CHECK(utimensat(AT_FDCWD, path, times, 0) == 0);
+    }
+    free(content);
+}
+
+static bool is_below(void *argument)
+{
+    return count_files(text("%s/data", ((rig_t *)argument)->storage), NULL) < TRIGGER;
+}
+
+static void check_the_oldest_went(rig_t *rig)
+{
+    for (unsigned number = 0; number < ALL; number++) {
+        kvpath_block_id_t id = block_id(number);
+        bool there = exists(block_path(rig->storage, &id, 0));
+        if (there != (number > ALL - TRIGGER)) FAIL("block %u", number);
+    }
+}
+
+/* R84: removals that hang on one path are done through the other. */
+CASE(r84_removals_on_a_hung_path_move_on)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    put_blocks(rig.storage);
+    fault(&rig, 0, "unlink " BLOCK_FILES " always hang");
+    rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+    wait_hung(&rig, 0, 1, "unlink");
+    wait_for("collection", is_below, &rig);
+    wait_state(&rig, 0, KVPATH_BACKEND_EXCLUDED);
+    CHECK(hung(&rig, 0) > 0);
+    check_the_oldest_went(&rig);
+    CHECK(stats_of(rig.store).collected_blocks >= ALL - TRIGGER); /* all but the hung ones twice */
+    heal(&rig, 0);
+    release(&rig, 0);
+    rig_stop(&rig);
+}
+
+/* R84: listings that hang on one path are done through the other. */
+CASE(r84_listings_on_a_hung_path_move_on)
+{
+    for (int which = 0; which < 2; which++) {
+        rig_t rig;
+        rig_mount(&rig, 2);
+        put_blocks(rig.storage);
+        fault(&rig, which, "opendir data always hang");
+        rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+        wait_for("collection", is_below, &rig);
+        check_the_oldest_went(&rig);
+        heal(&rig, which);
+        release(&rig, which);
+        rig_stop(&rig);
+    }
+}
+
+/* R84, R22: a path that fails is passed by, and recorded. */
+CASE(r84_a_failing_path_is_passed_by)
+{
+    for (int which = 0; which < 2; which++) {
+        rig_t rig;
+        rig_mount(&rig, 2);
+        put_blocks(rig.storage);
+        fault(&rig, which, "unlink " BLOCK_FILES " always fail EIO");
+        fault(&rig, which, "opendir data count=1 fail EIO");
+        rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+        wait_for("collection", is_below, &rig);
+        check_the_oldest_went(&rig);
+        heal(&rig, which);
+        rig_stop(&rig);
+    }
+}
+
+/* R22: files that may not be removed say nothing about the path, and the next ones go instead. */
+CASE(r22_files_of_another_owner_exclude_no_path)
+{
+    rig_t rig;
+    rig_mount(&rig, 1);
+    put_blocks(rig.storage);
+    kvpath_block_id_t oldest = block_id(0);
+    fault(&rig, 0, "unlink data/%s always fail EPERM", block_name(&oldest));
+    rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+    wait_for("collection", is_below, &rig);
+    CHECK(exists(block_path(rig.storage, &oldest, 0)));
+    check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+    CHECK_EQ(stats_of(rig.store).failed_passes, 0);
+    heal(&rig, 0);
+    rig_stop(&rig);
+}
+
+/* R24, R81: an empty mount point is no empty store, and nothing is made below it. */
+CASE(r24_a_path_that_fell_off_is_no_empty_store)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+    char stray[FAULTFS_TEXT_BYTES];
+    CHECK(faultfs_command(&rig.fs[0], stray, sizeof stray, "vanish") == 0);
+    put_blocks(rig.storage);
+    wait_for("collection", is_below, &rig);
+    check_the_oldest_went(&rig);
+    CHECK_EQ(count_files(stray, NULL), 0);
+    tell(&rig, 0, "return");
+    rig_stop(&rig);
+}
+
+/* R54: close ends a pass that hangs, and gives the lease back through the path that works. */
+CASE(r54_close_while_a_pass_hangs)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    put_blocks(rig.storage);
+    fault(&rig, 0, "unlink " BLOCK_FILES " always hang");
+    rig_open(&rig, (options_t){.shape = whole,
+                               .extra = text("%s, \"close_timeout_ms\": 500", collecting())});
+    wait_hung(&rig, 0, 1, "unlink");
+    uint64_t begun = now_ms();
+    CHECK_STATUS(kvpath_close(rig.store), KVPATH_TIMEOUT); /* its thread is in the kernel */
+    CHECK(now_ms() - begun < 500 + SLACK_MS);
+    release(&rig, 0);
+    for (int at = 0; at < 2; at++) CHECK(faultfs_stop(&rig.fs[at]) == 0);
+}
+
+/* R54: close while a pass waits for nothing but a slow path is quick, and leaves no lease. */
+CASE(r54_close_during_a_pass_leaves_no_lease)
+{
+    rig_t rig;
+    rig_mount(&rig, 1);
+    put_blocks(rig.storage);
+    fault(&rig, 0, "unlink " BLOCK_FILES " always delay 200");
+    rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+    wait_seen(&rig, 0, "unlink", BLOCK_FILES, 1);
+    CHECK_OK(kvpath_close(rig.store));
+    CHECK(!exists(text("%s/.ucm_gc.lock", rig.storage)));
+    CHECK(faultfs_stop(&rig.fs[0]) == 0);
+}
+
+static bool has_swept_again(void *argument)
+{
+    rig_t *rig = argument;
+    return stats_of(rig->store).sweep_passes >= (uint64_t)rig->swept[0] + 3;
+}
+
+/* R46, R86: a live writer whose path is slow keeps its own, however old it gets. */
+CASE(r86_a_live_writer_on_a_slow_path_keeps_its_own)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .extra = ", \"temp_ttl_s\": 1"});
+    batch_t *block = block_on(&rig, 0, 0);
+    long long rule = fault(&rig, 0, "write %s count=1 hang", files_of(block));
+    kvpath_task_t task = begin_dump(&rig, block);
+    wait_hung(&rig, 0, 1, "write");
+    rig.swept[0] = (int)stats_of(rig.store).sweep_passes;
+    wait_for("three sweeps", has_swept_again, &rig);
+    CHECK_EQ(count_files(rig.storage, ".tmp"), 1);
+    CHECK_EQ(stats_of(rig.store).swept_temporaries, 0);
+    tell(&rig, 0, "release %lld", rule);
+    CHECK_OK(finish(&rig, task));
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+/* R86, R84: a sweep on a hung path gives up in time, and goes on through the other. */
+CASE(r86_a_sweep_on_a_hung_path_moves_on)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole,
+                                   .extra = ", \"temp_ttl_s\": 1, "
+                                            "\"posix_gc_task_timeout_ms\": 1000"});
+    fault(&rig, 0, "opendir * always hang");
+    fault(&rig, 0, "unlink *.tmp always hang");
+    kvpath_block_id_t id = {{7}};
+    const char *left = text("%s/data/%s.tmp", rig.storage, block_name(&id));
+    write_file(left, "", 0);
+    struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    CHECK(utimensat(AT_FDCWD, left, times, 0) == 0);
+    wait_gone(text("%s/data", rig.storage), ".tmp");
+    heal(&rig, 0);
+    release(&rig, 0);
+    rig_stop(&rig);
+}

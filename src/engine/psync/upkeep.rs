@@ -1,0 +1,121 @@
+//! What the collector needs (R80–R86): listings, the lease, removals that look first.
+
+use std::ffi::CStr;
+
+use super::{Job, UNIT};
+use crate::engine::{Done, Outcome, Seen, Surveyor};
+use crate::error::{Failure, Step};
+use crate::posix::listing::Listing;
+use crate::posix::{file, place};
+
+impl Job<'_> {
+    pub(in crate::engine) fn survey(&self, path: &CStr, to: &dyn Surveyor) -> Outcome {
+        let mut listing = self.step(Step::List, || Listing::open(path))?;
+        to.begin();
+        let listed = listing.each(|name, kind, stat| {
+            // A name that is no text is nobody's; its lossy form is no block's and no temporary's.
+            let text = name.to_string_lossy();
+            if self.op.gate.revoked() {
+                return Err(libc::ECANCELED);
+            }
+            if to.wants(&text, kind) {
+                match stat(name) {
+                    Ok(info) => {
+                        to.tell(&text, Seen { file: info.is_file(), mtime_ns: info.mtime_ns })
+                    }
+                    // Gone since the directory was read.
+                    Err(libc::ENOENT) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+            Ok(())
+        });
+        match listed {
+            Ok(()) => UNIT,
+            Err(libc::ECANCELED) if self.op.gate.revoked() => {
+                let cause = crate::error::Cause::GivenUp;
+                Err(Failure { step: Step::List, cause })
+            }
+            Err(errno) => Err(Failure::errno(Step::List, errno)),
+        }
+    }
+
+    pub(in crate::engine) fn claim(&self, path: &CStr, mode: u32) -> Outcome {
+        match self.step(Step::Mkdir, || place::make_new(path, mode)) {
+            Ok(()) => UNIT,
+            Err(failure) if failure.os() == Some(libc::EEXIST) => Ok(Done::Left),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(in crate::engine) fn remove_directory(&self, path: &CStr) -> Outcome {
+        match self.step(Step::Remove, || place::remove_directory(path)) {
+            Ok(()) => UNIT,
+            Err(failure) if matches!(failure.os(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {
+                Ok(Done::Left)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    pub(in crate::engine) fn stamp(&self, path: &CStr, create: Option<u32>) -> Outcome {
+        match self.step(Step::Touch, || file::touch(path)) {
+            Err(failure) if failure.os() == Some(libc::ENOENT) && create.is_some() => {
+                let mode = create.unwrap_or_default();
+                self.step(Step::Open, || place::make_file(path, mode))?;
+                self.step(Step::Touch, || file::touch(path))?;
+            }
+            touched => touched?,
+        }
+        Ok(Done::Stamp(self.step(Step::Stat, || file::stat(path))?.mtime_ns))
+    }
+
+    pub(in crate::engine) fn remove_cold(&self, path: &CStr, mtime_ns: i64) -> Outcome {
+        let info = self.step(Step::Stat, || file::stat(path))?;
+        if !info.is_file() || info.mtime_ns > mtime_ns {
+            return Ok(Done::Left);
+        }
+        self.unlink(path)
+    }
+
+    pub(in crate::engine) fn set_aside(
+        &self,
+        from: &CStr,
+        (dir, mode): (&CStr, u32),
+        to: &CStr,
+        bytes: u64,
+    ) -> Outcome {
+        let right = |path: &CStr| {
+            let info = self.step(Step::Stat, || file::stat(path))?;
+            Ok(!info.is_file() || info.bytes == bytes)
+        };
+        if right(from)? {
+            return Ok(Done::Left);
+        }
+        let renamed = self.step(Step::Rename, || file::rename(from, to, false));
+        match renamed {
+            Err(failure) if failure.os() == Some(libc::ENOENT) => {
+                self.make_directory(dir, mode)?;
+                self.step(Step::Rename, || file::rename(from, to, false))?;
+            }
+            renamed => renamed?,
+        }
+        // Somebody may have put the whole block there in between.
+        if right(to)? {
+            match self.step(Step::Rename, || file::rename(to, from, true)) {
+                // Yet another is there by now: one is enough.
+                Err(failure) if failure.os() == Some(libc::EEXIST) => {}
+                Err(failure) if failure.os() != Some(libc::EEXIST) => {
+                    self.step(Step::Rename, || file::rename(to, from, false))?;
+                }
+                _ => {}
+            }
+            return Ok(Done::Left);
+        }
+        UNIT
+    }
+
+    pub(in crate::engine) fn room(&self, path: &CStr) -> Outcome {
+        Ok(Done::Room(self.step(Step::Stat, || place::room(path))?))
+    }
+}
