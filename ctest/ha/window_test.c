@@ -29,13 +29,13 @@ static void succeed_loads(rig_t *rig, batch_t *block, unsigned count)
 CASE(trips_before_it_is_full)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 2});
+    rig_start(&rig, 2, (options_t){.shape = whole, .window = 32, .threshold = 2});
     int before = swept(&rig, 0);
     fail_loads(&rig, 0, 0, 1);
     check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, before + 1, 1);
     fail_loads(&rig, 0, 1, 1);
     check_health(&rig, 0, KVPATH_BACKEND_EXCLUDED, before + 2, 2);
-    CHECK(before + 2 < 8);
+    CHECK(before + 2 < 32);
     check_health(&rig, 1, KVPATH_BACKEND_AVAILABLE, ANY, 0);
     wait_log(text("%s/: available -> excluded: 2 failures in %d samples; cause: load: ",
                   rig.path[0], before + 2));
@@ -179,7 +179,7 @@ CASE(a_success_while_excluded_is_ignored)
 CASE(a_late_failure_counts_once)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1,
+    rig_start(&rig, 2, (options_t){.shape = whole, .window = 32, .threshold = 1,
                                    .timeout_ms = 2000});
     excluded_by_a_hang(&rig);
     kvpath_backend_health_t before = health_of(&rig, 0);
