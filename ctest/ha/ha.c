@@ -99,7 +99,7 @@ void rig_begin(rig_t *rig, options_t options)
 {
     rig_open(rig, options);
     wait_for("the first sweep", has_swept, rig);
-    for (int at = 0; at < n; at++) rig->swept[at] = (int)health_of(rig, at).samples;
+    for (int at = 0; at < rig->n; at++) rig->swept[at] = (int)health_of(rig, at).samples;
     forget_counts(rig);
 }
 
