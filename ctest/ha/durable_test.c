@@ -64,6 +64,27 @@ CASE(bytes_whose_sync_failed_are_written_again)
     }
 }
 
+/* A whole block in one task is written, synced and closed in one go: that its sync failed is seen
+ * there, too, and the block is written again through the next path. */
+CASE(a_whole_block_whose_sync_fails_is_not_stored)
+{
+    for (int n = 1; n <= 2; n++)
+        for (int direct = 0; direct < 2; direct++) {
+            rig_t rig;
+            rig_start(&rig, n, (options_t){.shape = whole, .buffered = direct == 0, .extra =
+                                           ", \"commit_sync\": \"data\""});
+            batch_t *block = block_on(&rig, 0, 0);
+            dump_batch(rig.store, block_on(&rig, 0, 1)); /* the first one is not like the others */
+            fault(&rig, 0, "fsync data/* always fail EIO");
+            CHECK_STATUS(dump(rig.store, block->shards, block->count),
+                         n == 1 ? KVPATH_OS_ERROR : KVPATH_OK);
+            CHECK_EQ(exists(text("%s/%s", rig.storage, file_of(block))), n == 2);
+            if (n == 2) CHECK_EQ(seen(&rig, 1, "fsync", files_of(block)), 1);
+            heal(&rig, 0);
+            rig_stop(&rig);
+        }
+}
+
 /* The same where the sync hangs, and the task ends before it does. */
 CASE(bytes_whose_sync_was_given_up_are_written_again)
 {

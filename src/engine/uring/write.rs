@@ -150,7 +150,9 @@ impl Worker {
                 reserve.map(|entry| (Part::Reserve, entry, true)),
                 // A local file system, too, sends an extending direct write to a worker.
                 moved.map(|entry| (Part::Move, entry.flags(squeue::Flags::ASYNC), true)),
-                sync.map(|entry| (Part::Sync, entry, true)),
+                // Never quiet: the kernel does not mark a sync that failed as failed, and would
+                // pass over its result in silence.
+                sync.map(|entry| (Part::Sync, entry, false)),
                 close.map(|entry| (Part::Close, entry, false)),
             ],
         );
