@@ -230,8 +230,11 @@ static void run_epoch(uint64_t number)
     for (int which = 0; which < STORES; which++) close_one(&epoch, which, ending);
     if (ending != CALM) storm_end();
     if (ending == RACE) over(&epoch);
+    /* A wait for what runs on the caller's memory ends when the kernel lets go, and not before,
+     * whatever close said (R32). Other waits end with the store. */
+    if (epoch.borrowed) storm_calm(soak.fs);
     for (int at = 0; at < WORKERS && ending == RACE; at++) worker_join(&soak.workers[at]);
-    storm_calm(soak.fs);
+    if (!epoch.borrowed) storm_calm(soak.fs);
     look();
 }
 

@@ -140,8 +140,10 @@ impl Disk {
                 None => File::options().write(true).open(&real).and_then(|f| f.set_len(bytes)),
             }
             .map_err(|error| errno_of(&error))?;
-            let ino = identity_of(&symlink_metadata(&real)?).1;
-            self.record.add(&Event { offset: bytes, ..Event::of(Kind::Truncate, ino) })?;
+            if self.record.is_on() {
+                let ino = self.getattr(id, handle)?.ino.0;
+                self.record.add(&Event { offset: bytes, ..Event::of(Kind::Truncate, ino) })?;
+            }
         }
         if let Some(mode) = change.mode {
             let mode = Mode::from_bits_truncate(mode & MODE_PERMISSIONS);
