@@ -289,6 +289,30 @@ CASE(outcomes_count_without_anybody_waiting)
     rig_stop(&rig);
 }
 
+/* R22, R34: a path that gives too few bytes of a file that has them all is broken, and the block is
+ * not: the next path is asked. Direct reads get no further, buffered ones do, byte by byte. */
+CASE(a_path_that_gives_too_little_is_left)
+{
+    for (int buffered = 0; buffered < 2; buffered++) {
+        rig_t rig;
+        rig_start(&rig, 2, (options_t){.shape = whole, .buffered = buffered == 1});
+        batch_t *block = block_on(&rig, 0, 0);
+        dump_batch(rig.store, block);
+        load_right(&rig, block);
+        fault(&rig, 0, "read data/* always short 0");
+        forget_counts(&rig);
+        load_right(&rig, block);
+        CHECK_EQ(seen(&rig, 1, "open", file_of(block)), 1);
+        CHECK_HAS(health_of(&rig, 0).last_error, "no progress");
+        CHECK_EQ(health_of(&rig, 0).failures, 1);
+        CHECK_EQ(stats_of(rig.store).corrupt, 0);
+        heal(&rig, 0);
+        fault(&rig, 0, "read data/* always short 1000");
+        load_right(&rig, block);
+        rig_stop(&rig);
+    }
+}
+
 static void *close_store(void *rig)
 {
     CHECK_OK(kvpath_close(((rig_t *)rig)->store));

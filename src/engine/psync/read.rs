@@ -231,7 +231,8 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The file ended before the range did (R23): asks its size again.
+    /// The file ended before the range did: asks its size again. Where that is right, it is not the
+    /// file that is wrong (R23), but the path, which does not give what is there (R22).
     pub(in crate::engine) fn ended_early(
         &self,
         transfer: &Transfer,
@@ -239,8 +240,10 @@ impl Job<'_> {
         reached: u64,
     ) -> Failure {
         match self.step(Step::Stat, || file::stat_open(fd)) {
-            // A size that is right again does not undo that the bytes were not there.
             Ok(info) if info.bytes != transfer.file_bytes => wrong_size(transfer, Some(info.bytes)),
+            Ok(_) if reached < transfer.file_bytes => {
+                Failure { step: Step::Read, cause: Cause::NoProgress }
+            }
             Ok(_) => wrong_size(transfer, Some(reached)),
             Err(failure) => failure,
         }
