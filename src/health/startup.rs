@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::executor::{Executor, NoResult, StopSignal};
 use super::marker::{NAME, Uuid};
 use super::recovery::timed_out;
-use super::storage::{self, Halt, Seen};
+use super::storage::{self, Halt, Listing, Seen};
 pub use super::storage::{CheckFailure, Checked, RootId};
 use crate::config::{CommitSync, Config};
 use crate::error::{Error, Status};
@@ -231,14 +231,17 @@ impl Run<'_> {
         made: &mut HashSet<Uuid>,
     ) -> Result<Result<Checked, CheckFailure>, Error> {
         let expected = seen.marker.map_or(storage, |marker| marker.uuid);
+        let mut listed = None;
         if !made.contains(&expected) {
-            if let Err(failed) = self.make_directories(index, expected)? {
-                return Ok(Err(failed));
+            match self.make_directories(index, expected)? {
+                Ok(complete) => listed = complete,
+                Err(failed) => return Ok(Err(failed)),
             }
             made.insert(expected);
         }
-        let checked = self
-            .step(index, move |params, halt| storage::check_one(params, index, expected, halt))?;
+        let checked = self.step(index, move |params, halt| {
+            storage::check_one(params, index, expected, listed, halt)
+        })?;
         if checked.as_ref().is_ok_and(|checked| self.params.direct && !checked.probed.direct) {
             self.warnings.push(format!(
                 "backend {}: the file system refuses O_DIRECT; it runs buffered \
@@ -249,16 +252,17 @@ impl Run<'_> {
         Ok(checked)
     }
 
+    /// Makes the `dir`s that are missing. Gives the listing where none was.
     fn make_directories(
         &mut self,
         index: usize,
         expected: Uuid,
-    ) -> Result<Result<(), CheckFailure>, Error> {
+    ) -> Result<Result<Option<Listing>, CheckFailure>, Error> {
         let missing = self.step(index, move |params, halt| {
             storage::missing_directories(params, index, expected, halt)
         })?;
-        let missing = match missing {
-            Ok(missing) => missing,
+        let (missing, listed) = match missing {
+            Ok(found) => found,
             Err(failed) => return Ok(Err(failed)),
         };
         for part in missing.chunks(DIRECTORIES_A_STEP) {
@@ -266,15 +270,16 @@ impl Run<'_> {
             let done = self.step(index, move |params, halt| {
                 storage::make_directories(params, index, &part, halt)
             })?;
-            if done.is_err() {
-                return Ok(done);
+            if let Err(failed) = done {
+                return Ok(Err(failed));
             }
         }
         if self.params.sync_names {
             // Not only where some were made: whoever made the others may not have synced them.
-            return self.step(index, move |params, _| storage::sync_names(params, index));
+            let synced = self.step(index, move |params, _| storage::sync_names(params, index))?;
+            return Ok(synced.map(|()| listed));
         }
-        Ok(Ok(()))
+        Ok(Ok(listed))
     }
 
     /// Runs one step on one backend. The outer error ends the open, the inner one this backend.

@@ -186,28 +186,34 @@ fn make_marker(params: &StartupParams, root: &str, marker: Marker) -> Result<Mar
     Err(Failure { step: Step::Verify, cause: Cause::Differs(text) })
 }
 
-fn list(root: &str) -> Result<HashMap<String, Kind>, CheckFailure> {
+fn list(root: &str) -> Result<Listing, CheckFailure> {
     let names = c_path(root).and_then(|path| file::list_kinds(&path).map_err(at(Step::List)));
     let names = names.map_err(|failure| CheckFailure::new(failure, root))?;
     Ok(names.into_iter().collect())
 }
 
-/// The data directories that a root does not have. One listing, whatever their number.
+/// What a listing of a root gave.
+pub(super) type Listing = HashMap<String, Kind>;
+
+/// The data directories that a root does not have. One listing, whatever their number; where none
+/// is missing, it is what [`check_one`] needs too.
 pub(super) fn missing_directories(
     params: &StartupParams,
     index: usize,
     expected: Uuid,
     halt: &Halt,
-) -> Result<Vec<String>, CheckFailure> {
+) -> Result<(Vec<String>, Option<Listing>), CheckFailure> {
     let root = params.roots[index].as_str();
     verify_marker(root, expected)?;
     let mut missing = directories(params.data_dir_shard_bytes);
-    if !missing.is_empty() {
-        halt.check()?;
-        let there = list(root)?;
-        missing.retain(|name| !there.contains_key(name));
+    if missing.is_empty() {
+        return Ok((missing, None));
     }
-    Ok(missing)
+    halt.check()?;
+    let there = list(root)?;
+    missing.retain(|name| !there.contains_key(name));
+    let complete = missing.is_empty().then_some(there);
+    Ok((missing, complete))
 }
 
 /// Makes data directories; another process may be making the same.
@@ -236,18 +242,24 @@ pub(super) fn sync_names(params: &StartupParams, index: usize) -> Result<(), Che
     marker::sync_directory(root).map_err(|failure| CheckFailure::new(failure, root))
 }
 
-/// Checks one backend: marker, `dir`s, probe (R10).
+/// Checks one backend: marker, `dir`s, probe (R10). `listed`: what a listing of this root gave
+/// after its marker was seen.
 pub(super) fn check_one(
     params: &StartupParams,
     index: usize,
     expected: Uuid,
+    listed: Option<Listing>,
     halt: &Halt,
 ) -> Result<Checked, CheckFailure> {
     let root = params.roots[index].as_str();
     let names = directories(params.data_dir_shard_bytes);
     // Listed before the marker is asked for again: a network file system may remember for a while
     // that there was none when it was made through another path, and a listing makes it look anew.
-    let there = if names.is_empty() { HashMap::new() } else { list(root)? };
+    let there = match listed {
+        Some(listed) => listed,
+        None if names.is_empty() => HashMap::new(),
+        None => list(root)?,
+    };
     halt.check()?;
     verify_marker(root, expected)?;
     for name in &names {
