@@ -7,8 +7,8 @@
 //! made by the ring's thread, inside the gate (R30).
 //!
 //! `ledger.rs` who is in flight · `lane.rs` what rings and pool share · `worker.rs` the thread of a
-//! ring · `read.rs`, `write.rs`, `names.rs` the chains · `table.rs` ops by slot and generation ·
-//! `habit.rs` what may begin on a ring's thread ·
+//! ring · `pull.rs` what it takes on · `read.rs`, `write.rs`, `names.rs` the chains · `table.rs`
+//! ops by slot and generation · `habit.rs` what may begin on a ring's thread ·
 //! `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
 
 mod habit;
@@ -17,6 +17,7 @@ mod lane;
 mod ledger;
 mod names;
 mod pressure;
+mod pull;
 mod read;
 mod refusal;
 mod ring;
@@ -76,6 +77,8 @@ impl UringEngine {
                 (brought.learns, lane, &op.kind)
             {
                 lane.habit.learn(&transfer.path, outcome.is_ok());
+                // It may take on more now.
+                lane.wake(1);
             }
             Ran::Ended(outcome)
         });
@@ -118,7 +121,10 @@ impl Engine for UringEngine {
     }
 
     fn abandon(&self, tag: Tag) {
-        self.lane.habit.forget();
+        if self.lane.habit.forget() {
+            // It may take on more now.
+            self.lane.wake(1);
+        }
         self.pool.abandon(tag);
         let missed = self.lane.ledger.abandon(tag);
         self.lane.tell(missed);

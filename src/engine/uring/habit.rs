@@ -4,10 +4,11 @@
 //! what would wait. FUSE waits there all the same (a direct write that extends its file), and a
 //! ring's thread that hangs stops its whole lane. So every chain is left to the kernel's workers,
 //! until a worker of the pool has run one transfer and seen that the file system is a local one.
-//! What was seen holds until an op is given up.
+//! What was seen holds until an op is given up. Until then, too, few of the kernel's workers do for
+//! a ring, unless the file system is another one.
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use crate::posix::file::{self, Medium};
 
@@ -24,24 +25,34 @@ const OTHER: u8 = 4;
 
 /// See the module's text. Shared by the lane's rings and workers.
 #[derive(Debug, Default)]
-pub(super) struct Habit(AtomicU8);
+pub(super) struct Habit {
+    seen: AtomicU8,
+    /// An op was given up here.
+    doubted: AtomicBool,
+}
 
 impl Habit {
     /// Chains may begin on the ring's thread.
     pub(super) fn local(&self) -> bool {
-        matches!(self.0.load(Ordering::Relaxed), LOCAL | MEMORY)
+        matches!(self.seen.load(Ordering::Relaxed), LOCAL | MEMORY)
     }
 
     /// Every transfer is a copy, made by whoever submits it.
     pub(super) fn memory(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == MEMORY
+        self.seen.load(Ordering::Relaxed) == MEMORY
+    }
+
+    /// Nothing has hung, and the file system is a local one as far as anybody knows: few of the
+    /// kernel's workers are enough. Never again once an op was given up: it may have one for ever.
+    pub(super) fn few(&self) -> bool {
+        !self.doubted.load(Ordering::Acquire) && self.seen.load(Ordering::Relaxed) != OTHER
     }
 
     /// Whether the caller's op is the one by which to learn.
     pub(super) fn asks(&self) -> bool {
         let success = Ordering::AcqRel;
-        self.0.load(Ordering::Relaxed) == UNKNOWN
-            && self.0.compare_exchange(UNKNOWN, ASKING, success, Ordering::Relaxed).is_ok()
+        self.seen.load(Ordering::Relaxed) == UNKNOWN
+            && self.seen.compare_exchange(UNKNOWN, ASKING, success, Ordering::Relaxed).is_ok()
     }
 
     /// The op by which to learn has moved the bytes of this file, or has failed.
@@ -56,12 +67,15 @@ impl Habit {
             },
         };
         // An op that was given up meanwhile has the last word.
-        let _forgotten = self.0.compare_exchange(ASKING, seen, Ordering::AcqRel, Ordering::Relaxed);
+        let _forgotten =
+            self.seen.compare_exchange(ASKING, seen, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// An op was given up: what is mounted there may be something else by now.
-    pub(super) fn forget(&self) {
-        self.0.store(UNKNOWN, Ordering::Release);
+    /// An op was given up: what is mounted there may be something else by now. Says whether it is
+    /// the first.
+    pub(super) fn forget(&self) -> bool {
+        self.seen.store(UNKNOWN, Ordering::Release);
+        !self.doubted.swap(true, Ordering::AcqRel)
     }
 }
 
@@ -72,15 +86,17 @@ mod tests {
     #[test]
     fn one_op_asks_and_what_it_saw_holds_until_an_op_is_given_up() {
         let habit = Habit::default();
+        assert!(habit.few());
         assert!(habit.asks() && !habit.asks() && !habit.local());
         habit.learn(c"/dev/shm", false);
         assert!(habit.asks(), "a failure tells nothing");
         habit.learn(c"/proc/self/status", true);
-        assert!(!habit.asks() && !habit.local());
-        habit.forget();
+        assert!(!habit.asks() && !habit.local() && !habit.few());
+        assert!(habit.forget() && !habit.forget(), "the first one is told");
         let path = std::ffi::CString::new(file!()).unwrap();
         assert!(habit.asks());
         habit.learn(&path, true);
+        assert!(!habit.few(), "what was given up may still have a worker");
         habit.forget();
         assert!(!habit.local());
         assert!(habit.asks());

@@ -40,8 +40,9 @@ impl Source for PoolSource {
         let missed = lane.ledger.finish(tag);
         lane.tell(missed);
         lane.reported(tag);
-        // The op's buffer is free.
-        if lane.starved.swap(false, Ordering::SeqCst) {
+        // The op's buffer is free, and so is its worker.
+        let starved = lane.starved.swap(false, Ordering::SeqCst);
+        if lane.crowded.swap(false, Ordering::SeqCst) || starved {
             lane.wake(1);
         }
     }

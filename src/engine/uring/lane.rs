@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -91,6 +91,10 @@ pub(super) struct Lane {
     pub(super) habit: Habit,
     /// A ring could not pull for want of a buffer.
     pub(super) starved: AtomicBool,
+    /// A ring did not pull since the pool has enough.
+    pub(super) crowded: AtomicBool,
+    /// How many ops the pool has. Written under the lock of `threads`.
+    handed: AtomicUsize,
     pool: OnceLock<Arc<Pool>>,
     seats: Vec<Seat>,
     stopping: AtomicBool,
@@ -113,6 +117,8 @@ impl Lane {
             no_reserve: AtomicBool::new(false),
             habit: Habit::default(),
             starved: AtomicBool::new(false),
+            crowded: AtomicBool::new(false),
+            handed: AtomicUsize::new(0),
             pool: OnceLock::new(),
             seats: (0..cores.min(RINGS_MAX)).map(|_| Seat::default()).collect(),
             stopping: AtomicBool::new(false),
@@ -241,6 +247,7 @@ impl Lane {
     pub(super) fn hand_over(&self, op: Op, baggage: Baggage) {
         let mut threads = self.threads.lock();
         threads.handed_live.insert(op.tag);
+        self.handed.store(threads.handed_live.len(), Ordering::SeqCst);
         threads.handed.push_back((op, baggage));
         drop(threads);
         self.wake_pool(1);
@@ -260,6 +267,12 @@ impl Lane {
         let mut threads = self.threads.lock();
         threads.baggage.insert(tag, baggage);
         threads.handed_live.insert(tag);
+        self.handed.store(threads.handed_live.len(), Ordering::SeqCst);
+    }
+
+    /// How many ops the pool has been handed that have not ended.
+    pub(super) fn handed(&self) -> usize {
+        self.handed.load(Ordering::SeqCst)
     }
 
     pub(super) fn take_baggage(&self, tag: Tag) -> Option<Baggage> {
@@ -270,6 +283,7 @@ impl Lane {
     pub(super) fn reported(&self, tag: Tag) {
         let mut threads = self.threads.lock();
         let handed = threads.handed_live.remove(&tag);
+        self.handed.store(threads.handed_live.len(), Ordering::SeqCst);
         drop(threads);
         if handed && self.stopping() {
             self.changed.notify_all();

@@ -64,6 +64,10 @@ pub(super) struct Ring {
     /// Where reads land whose bytes nobody looks at.
     scratch: AlignedBuffer,
     min_wait: bool,
+    /// The most workers that the kernel was allowed, and those that it has by right: one for each
+    /// op.
+    workers: u32,
+    ops: u32,
 }
 
 impl Ring {
@@ -80,7 +84,11 @@ impl Ring {
             return Err(lacks("completions that are never dropped, and waits with a limit"));
         }
         let files = register_files(&uring, ops.clamp(FILES_MIN, FILES_MAX))?;
-        raise_workers(&uring, ops);
+        set_workers(&uring, ops);
+        // Left alone, they run wherever the process may, whatever its threads are pinned to (R57).
+        if let Ok(cores) = affinity::cpu_set() {
+            let _refused = uring.submitter().register_iowq_aff(&cores);
+        }
         let slabs = shape.slabs.min(SLABS_MAX);
         let count = u32::try_from(slabs).unwrap_or(0);
         // Without registered buffers the ring works, only slower.
@@ -92,7 +100,16 @@ impl Ring {
         })?;
         let min_wait = uring.params().is_feature_min_timeout();
         let slabs = if registered { vec![false; slabs] } else { Vec::new() };
-        Ok(Ring { uring, files, slabs, scratch, min_wait })
+        Ok(Ring { uring, files, slabs, scratch, min_wait, workers: ops, ops })
+    }
+
+    /// So many of the kernel's workers are enough; `None`: there must be one for each op.
+    pub(super) fn limit_workers(&mut self, enough: Option<u32>) {
+        let most = enough.map_or(self.ops, |enough| enough.min(self.ops));
+        if self.workers != most {
+            self.workers = most;
+            set_workers(&self.uring, most);
+        }
     }
 
     /// How many files it can hold open, and so how many ops it takes.
@@ -198,7 +215,7 @@ impl Ring {
 }
 
 /// How long a wait for several completions may take before one is enough.
-const MIN_WAIT_US: u32 = 700;
+const MIN_WAIT_US: u32 = 1200;
 /// When such a wait ends without any: never, as far as anybody notices.
 const MIN_WAIT_END_S: u64 = 3600;
 
@@ -257,14 +274,10 @@ fn register_files(uring: &IoUring, files: u32) -> Result<u32, Refusal> {
 
 /// NFS and FUSE send everything to the kernel's workers: there must be one for each op, or a hung
 /// one would keep others waiting.
-fn raise_workers(uring: &IoUring, ops: u32) {
-    let mut most = [ops, ops];
+fn set_workers(uring: &IoUring, most: u32) {
+    let mut most = [most, most];
     // A kernel that has no such limit has more than enough of them.
     let _refused = uring.submitter().register_iowq_max_workers(&mut most);
-    // Left alone, they run wherever the process may, whatever its threads are pinned to (R57).
-    if let Ok(cores) = affinity::cpu_set() {
-        let _refused = uring.submitter().register_iowq_aff(&cores);
-    }
 }
 
 fn register_slab(uring: &IoUring, slab: Extent) -> Result<(), Error> {

@@ -4,33 +4,28 @@
 use std::os::fd::OwnedFd;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use io_uring::squeue;
 
 use super::lane::{Baggage, Lane};
-use super::ledger::{Kind, Who, buffered};
+use super::ledger::Kind;
 use super::pressure::Pressure;
+use super::pull::{COPIES, WORKERS};
 use super::refusal::Refusal;
 use super::ring::{Completion, Ring, Shape, Wait};
 use super::table::{Ending, File, Id, Job, Part, Table, read_ticket, ticket, wake_ticket};
-use crate::engine::buffers::{Buffer, Take};
+use crate::engine::buffers::Buffer;
 use crate::engine::pool::IDLE_LIMIT;
 use crate::engine::psync::Tried;
-use crate::engine::{OpKind, Outcome, Want};
+use crate::engine::{OpKind, Outcome};
 use crate::error::{Cause, Failure, Step};
 use crate::log::{self, Level};
 use crate::posix::eventfd;
 
 /// The most submissions of one chain.
 pub(super) const CHAIN_MAX: usize = 6;
-/// Ops that a ring starts before it enters, while it is its thread that limits the lane.
-const SHARE: usize = 2;
-/// Writes that are copied before they are handed over together: a copy takes as long as the device
-/// needs for several of them, and a call much less.
-const COPIES: usize = 4;
 /// Completions waited for at once: this part of what is in flight.
-const BATCH_PART: usize = 3;
+const BATCH_PART: usize = 2;
 /// And no more than these.
 const BATCH_MAX: usize = 12;
 /// Ops that were given up and are still in the kernel, as multiples of those in flight: more are
@@ -45,18 +40,18 @@ pub(super) struct Worker {
     pub(super) ring: Ring,
     pub(super) table: Table,
     pub(super) pressure: Pressure,
-    number: usize,
+    pub(super) number: usize,
     /// Writes that were copied and not handed over yet.
     pub(super) copied: usize,
     /// A buffer for the next transfer.
-    spare: Option<Buffer>,
+    pub(super) spare: Option<Buffer>,
     /// The chain that is being made.
     chain: Vec<(Part, squeue::Entry, bool)>,
     harvested: Vec<Completion>,
     /// The watch on the event has ended and is to be renewed.
     unwatched: bool,
     /// More may be pulled than was.
-    more: bool,
+    pub(super) more: bool,
 }
 
 /// What a ring of this lane is made for.
@@ -121,6 +116,8 @@ impl Worker {
         loop {
             self.lane.begin_look(self.number);
             self.watch(event);
+            self.copied = 0;
+            self.ring.limit_workers(self.lane.habit.few().then_some(WORKERS));
             self.pull();
             let idle = self.table.busy() == 0;
             if idle && self.lane.stopping() {
@@ -166,62 +163,7 @@ impl Worker {
         u32::try_from((coming / BATCH_PART).clamp(1, BATCH_MAX)).unwrap_or(1)
     }
 
-    /// Pulls what can be started, and starts it.
-    fn pull(&mut self) {
-        let mut left = usize::MAX;
-        self.more = false;
-        while !self.table.full() && !self.lane.stopping() {
-            if left == 0 && self.table.busy() >= SHARE {
-                self.more = true;
-                return self.lane.rouse(self.number + 1);
-            }
-            let lane = Arc::clone(&self.lane);
-            let armed = self.arm();
-            let want = if armed { Want::Any } else { Want::Metadata };
-            let claim = lane.ledger.claim(Who::Ring, want);
-            let want = match (claim.transfer, claim.metadata) {
-                (true, true) => Want::Any,
-                (true, false) => Want::Transfers,
-                (false, true) => Want::Metadata,
-                (false, false) => {
-                    lane.ledger.settle(Who::Ring, claim, None);
-                    return;
-                }
-            };
-            let op = lane.source.pull(want);
-            let record = op.as_ref().map(|op| (op.tag, Kind::of(&op.kind)));
-            lane.tell(lane.ledger.settle(Who::Ring, claim, record));
-            let Some(op) = op else { return };
-            if self.pressure.high() || buffered(&op.kind) {
-                left = left.min(SHARE);
-            }
-            left = left.saturating_sub(1);
-            self.start(op);
-        }
-    }
-
-    /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is
-    /// pulled all the same, and waits for memory on a worker of the pool (R22).
-    fn arm(&mut self) -> bool {
-        if self.spare.is_some() {
-            return true;
-        }
-        // Noted before the last look, so that whoever gives one back sees it.
-        for last in [false, true] {
-            match self.lane.buffers.take() {
-                Take::Got(buffer) => {
-                    self.spare = Some(buffer);
-                    return true;
-                }
-                Take::Refused(_) => return true,
-                Take::Exhausted if last => return false,
-                Take::Exhausted => self.lane.starved.store(true, Ordering::SeqCst),
-            }
-        }
-        false
-    }
-
-    fn start(&mut self, op: crate::engine::Op) {
+    pub(super) fn start(&mut self, op: crate::engine::Op) {
         let buffer = match Kind::of(&op.kind) {
             Kind::Transfer => self.spare.take(),
             Kind::Metadata => None,
@@ -262,7 +204,7 @@ impl Worker {
     }
 
     /// Hands over what is queued, so that it does not wait for further copies.
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.copied = 0;
         self.ring.enter(Wait::No);
     }

@@ -1,8 +1,9 @@
-//! A write on the ring: open; then reserve, write, sync and close as one chain.
+//! A write on the ring: open, reserve, write, sync and close.
 //!
-//! The file has an ordinary descriptor, not a slot of the ring: only closing a descriptor makes a
-//! file system flush and tell what it could not write (NFS, FUSE; R35). A direct write that is not
-//! aligned has a tail of its own way, and goes to a worker of the pool.
+//! On a local file system that is one chain. Elsewhere the file has an ordinary descriptor, not a
+//! slot of the ring, and so is opened before: only closing a descriptor makes a file system flush
+//! and tell what it could not write (NFS, FUSE; R35). A direct write that is not aligned has a tail
+//! of its own way, and goes to a worker of the pool.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -37,14 +38,10 @@ impl Worker {
             job.buffer = None;
             job.vector = vector(&transfer.memory, 0, BORROWED_PIECE_BYTES);
         }
-        let (flags, mode) = match transfer.create {
-            Some(mode) => (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode),
-            None => (libc::O_WRONLY, 0),
-        };
-        let entry = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), transfer.path.as_ptr())
-            .flags(flags | OPEN_FLAGS | libc::O_CLOEXEC | direct_flag(transfer))
-            .mode(mode)
-            .build();
+        if self.lane.habit.local() && transfer.isolated {
+            return self.next_write(id);
+        }
+        let entry = create_entry(transfer, None);
         self.submit_all(id, [Some((Part::Open, entry, false))]);
     }
 
@@ -54,9 +51,20 @@ impl Worker {
         if job.last == Part::Open {
             return self.write_opened(id);
         }
-        if job.last == Part::Close && job.failed(Part::Close) != Some(libc::ECANCELED) {
-            job.file = File::None;
+        let opened_here = job.file == File::None;
+        if opened_here && job.failed(Part::Open).is_some() {
+            return self.write_opened(id);
         }
+        let OpKind::Write(transfer) = &job.op.kind else { return };
+        job.created |= opened_here && transfer.create.is_some();
+        let closed = job.last == Part::Close && job.failed(Part::Close) != Some(libc::ECANCELED);
+        let in_slot = !matches!(job.file, File::Descriptor(_));
+        let lost = in_slot && job.failed(Part::Close) == Some(libc::EBADF);
+        job.file = match (closed && !lost, opened_here) {
+            (true, _) => File::None,
+            (false, true) => File::Slot,
+            (false, false) => job.file,
+        };
         let unsupported = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL];
         if job.failed(Part::Reserve).is_some_and(|errno| unsupported.contains(&errno)) {
             self.lane.no_reserve.store(true, Ordering::Relaxed);
@@ -137,16 +145,18 @@ impl Worker {
         let reserve = self.reserve_entry(id);
         let moved = self.write_entry(id, bytes);
         let Some(job) = self.table.get(id) else { return };
-        let (OpKind::Write(transfer), File::Descriptor(fd)) = (&job.op.kind, job.file) else {
-            return;
-        };
-        let file = types::Fd(fd);
+        let OpKind::Write(transfer) = &job.op.kind else { return };
+        let (file, fixed) = place(job, id);
+        let slot = types::DestinationSlot::try_from_slot_target(id.slot).ok();
+        let open = (job.file == File::None).then(|| create_entry(transfer, slot));
+        let data_only = types::FsyncFlags::DATASYNC;
         let sync = (last && transfer.sync)
-            .then(|| opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build());
-        let close = last.then(|| opcode::Close::new(file).build());
+            .then(|| opcode::Fsync::new(file).flags(data_only).build().flags(fixed));
+        let close = last.then(|| close_entry(job.file, id));
         self.submit_all(
             id,
             [
+                open.map(|entry| (Part::Open, entry, true)),
                 reserve.map(|entry| (Part::Reserve, entry, true)),
                 // A local file system, too, sends an extending direct write to a worker.
                 moved.map(|entry| (Part::Move, entry.flags(squeue::Flags::ASYNC), true)),
@@ -161,44 +171,75 @@ impl Worker {
     fn reserve_entry(&mut self, id: Id) -> Option<squeue::Entry> {
         let refused = self.lane.no_reserve.load(Ordering::Relaxed);
         let job = self.table.get(id)?;
-        let (OpKind::Write(transfer), File::Descriptor(fd)) = (&job.op.kind, job.file) else {
-            return None;
-        };
+        let OpKind::Write(transfer) = &job.op.kind else { return None };
+        let (file, fixed) = place(job, id);
         let asked = job.at == 0 && transfer.create.is_some() && transfer.reserve && !refused;
         asked.then(|| {
-            opcode::Fallocate::new(types::Fd(fd), transfer.file_bytes)
+            opcode::Fallocate::new(file, transfer.file_bytes)
                 .mode(libc::FALLOC_FL_KEEP_SIZE)
                 .build()
+                .flags(fixed)
         })
     }
 
     fn write_entry(&mut self, id: Id, bytes: usize) -> Option<squeue::Entry> {
         let job = self.table.get(id)?;
-        let (OpKind::Write(transfer), File::Descriptor(fd)) = (&job.op.kind, job.file) else {
-            return None;
-        };
-        let (file, offset) = (types::Fd(fd), transfer.offset + job.at);
+        let OpKind::Write(transfer) = &job.op.kind else { return None };
+        let (file, fixed) = place(job, id);
+        let offset = transfer.offset + job.at;
         let Some(buffer) = &job.buffer else {
             let pieces = u32::try_from(job.vector.len()).ok()?;
             let entry = opcode::Writev::new(file, job.vector.as_ptr(), pieces);
-            return Some(entry.offset(offset).build());
+            return Some(entry.offset(offset).build().flags(fixed));
         };
         let bytes = u32::try_from(bytes).ok()?;
-        Some(match self.ring.registered(buffer) {
+        let entry = match self.ring.registered(buffer) {
             Some(number) => opcode::WriteFixed::new(file, buffer.pointer(), bytes, number)
                 .offset(offset)
                 .build(),
             None => opcode::Write::new(file, buffer.pointer(), bytes).offset(offset).build(),
-        })
+        };
+        Some(entry.flags(fixed))
     }
 
     /// What closes the op's file.
     pub(super) fn close_entry(&mut self, id: Id) -> Option<squeue::Entry> {
         match self.table.get(id)?.file {
             File::None => None,
-            File::Slot => Some(opcode::Close::new(types::Fixed(id.slot)).build()),
-            File::Descriptor(fd) => Some(opcode::Close::new(types::Fd(fd)).build()),
+            file => Some(close_entry(file, id)),
         }
+    }
+}
+
+/// Opens or creates the file, in a slot of the ring or with a descriptor.
+fn create_entry(transfer: &Transfer, slot: Option<types::DestinationSlot>) -> squeue::Entry {
+    let (flags, mode) = match transfer.create {
+        Some(mode) => (libc::O_RDWR | libc::O_CREAT | libc::O_EXCL, mode),
+        None => (libc::O_WRONLY, 0),
+    };
+    let close_on_exec = if slot.is_some() { 0 } else { libc::O_CLOEXEC };
+    opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), transfer.path.as_ptr())
+        .flags(flags | OPEN_FLAGS | close_on_exec | direct_flag(transfer))
+        .mode(mode)
+        .file_index(slot)
+        .build()
+}
+
+/// Where the op's file is, or will be once its chain has opened it; and the flag that says so.
+fn place(job: &Job, id: Id) -> (types::Fd, squeue::Flags) {
+    match job.file {
+        File::Descriptor(fd) => (types::Fd(fd), squeue::Flags::empty()),
+        File::None | File::Slot => {
+            let slot = i32::try_from(id.slot).unwrap_or(i32::MAX);
+            (types::Fd(slot), squeue::Flags::FIXED_FILE)
+        }
+    }
+}
+
+fn close_entry(file: File, id: Id) -> squeue::Entry {
+    match file {
+        File::Descriptor(fd) => opcode::Close::new(types::Fd(fd)).build(),
+        File::None | File::Slot => opcode::Close::new(types::Fixed(id.slot)).build(),
     }
 }
 
