@@ -4,6 +4,7 @@
 #   make test   everything that CI checks
 #   make crash  kills writers many times, and replays power losses at every moment
 #   make soak   hours of faults, if wanted: SOAK_SECONDS, SOAK_SEED, SOAK_ENGINES
+#   make filesystems   every engine on ext4, XFS, btrfs, tmpfs and overlayfs, sectors of 512 and 4096
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
 #   make setup  only installs what is missing
@@ -15,7 +16,7 @@ TEST_JOBS ?= $(shell expr 3 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: all demo demo-hang test wheel crash soak setup build clean
+.PHONY: all demo demo-hang test wheel crash soak filesystems setup build clean
 all: build
 
 setup:
@@ -69,6 +70,9 @@ soak: build
 	set -e; for engine in $(SOAK_ENGINES); do \
 	    KVPATH_SOAK_SECONDS=$(SOAK_SECONDS) KVPATH_SOAK_SEED=$(SOAK_SEED) \
 	    KVPATH_TEST_ENGINE=$$engine $(BUILD)/ctest/soak/soak chaos; done
+
+filesystems: bench-build
+	ctest/filesystems.sh $(BENCH_BUILD)/kvbench $(CASES)
 
 include bench/Makefile
 bench-tools: setup
