@@ -99,6 +99,17 @@ class Stats(Structure):
         ("in_flight", c_uint64),
         ("abandoned", c_uint64),
         ("unfinished_blocks", c_uint64),
+        ("hotness_refreshed", c_uint64),
+        ("hotness_left_out", c_uint64),
+        ("lookup_misses", c_uint64),
+        ("collected_blocks", c_uint64),
+        ("collector_passes", c_uint64),
+        ("sweep_passes", c_uint64),
+        ("failed_passes", c_uint64),
+        ("quarantined_files", c_uint64),
+        ("expired_quarantine", c_uint64),
+        ("estimated_blocks", c_uint64),
+        ("foreign_names", c_uint64),
     ]
 
 

@@ -61,8 +61,8 @@ class BackendHealth:
 
 @dataclass(frozen=True)
 class Stats:
-    """Counters of a store since it was opened; threads, queued_shards, in_flight, abandoned and
-    unfinished_blocks are what is now. Bytes are bytes. kvpath.h describes each."""
+    """Counters of a store since it was opened; threads, queued_shards, in_flight, abandoned,
+    unfinished_blocks, estimated_blocks and foreign_names are what is now. Bytes are bytes. kvpath.h describes each."""
 
     threads: int
     tasks: int
@@ -89,6 +89,17 @@ class Stats:
     in_flight: int
     abandoned: int
     unfinished_blocks: int
+    hotness_refreshed: int
+    hotness_left_out: int
+    lookup_misses: int
+    collected_blocks: int
+    collector_passes: int
+    sweep_passes: int
+    failed_passes: int
+    quarantined_files: int
+    expired_quarantine: int
+    estimated_blocks: int
+    foreign_names: int
 
 
 def backend_of(raw: _abi.BackendHealth) -> BackendHealth:
