@@ -30,6 +30,9 @@ pub const MAX_WAITING: usize = 4096;
 /// hit that finds its set full of younger ones is left out and counted.
 const SETS: usize = 16_384;
 const PLACES: usize = 8;
+/// Sets that are allocated together, when the first of them is needed: a store with few blocks, or
+/// one that is opened and closed often, touches little memory.
+const PART: usize = 64;
 
 /// A block, and until when its hits do not count. Small: a hit reads a whole set.
 #[derive(Debug, Clone, Copy)]
@@ -61,8 +64,8 @@ pub enum Hit {
 /// Which blocks are to be refreshed, and which were. Owned by the core.
 #[derive(Debug, Default)]
 pub struct Hotness {
-    /// Empty until the first hit.
-    places: Vec<Place>,
+    /// Parts of [`PART`] sets; each is empty until its first hit.
+    parts: Vec<Vec<Place>>,
     /// Hits that wait for others, by primary.
     lists: Vec<Vec<BlockId>>,
     /// Hits in lists and chains.
@@ -102,16 +105,21 @@ impl Hotness {
 
     /// The block's place: its own, or one that is free or has aged.
     fn place(&mut self, block: BlockId, hash: u64, now_ns: u64) -> Option<&mut Place> {
-        if self.places.is_empty() {
-            self.places = vec![FREE; SETS * PLACES];
-        }
         // The low bits chose the backend already.
         let set = usize::try_from((hash >> 32) % SETS as u64).unwrap_or(0);
-        let places = &mut self.places[set * PLACES..(set + 1) * PLACES];
+        if self.parts.is_empty() {
+            self.parts = vec![Vec::new(); SETS / PART];
+        }
+        let part = self.parts.get_mut(set / PART)?;
+        if part.is_empty() {
+            *part = vec![FREE; PART * PLACES];
+        }
+        let first = set % PART * PLACES;
+        let places = part.get_mut(first..first + PLACES)?;
         let own = |place: &Place| place.block == block && place.until_ns > now_ns;
         let free = |place: &Place| place.until_ns <= now_ns;
         let at = places.iter().position(own).or_else(|| places.iter().position(free))?;
-        Some(&mut places[at])
+        places.get_mut(at)
     }
 
     /// Takes the hits that wait for this primary.
