@@ -158,3 +158,55 @@ CASE(full_syncs_the_names_of_directories)
     load_right(&rig, block);
     rig_stop(&rig);
 }
+
+static options_t patient(void)
+{
+    return (options_t){.timeout_ms = 4000, .window = 64, .threshold = 64};
+}
+
+/* Lets the direct write that hangs on path 0, which was given up, fail late: on FUSE the kernel then
+ * cuts a file that the write would have extended. */
+static void fail_late(rig_t *rig)
+{
+    heal(rig, 0);
+    release_failing(rig, 0, "EIO");
+    wait_at_rest(rig);
+}
+
+/* The first blocks of a store are not like the others. */
+static void warm_up(rig_t *rig)
+{
+    for (int at = 0; at < 3; at++) dump_batch(rig->store, block_on(rig, at % 2, 1 + (unsigned)at));
+}
+
+/* R5: the late end of a write that was given up harms nothing: not the block that was stored
+ * through the next path meanwhile, */
+CASE(a_write_that_fails_late_cuts_no_block)
+{
+    rig_t rig;
+    options_t options = patient();
+    options.shape = whole;
+    rig_start(&rig, 2, options);
+    warm_up(&rig);
+    batch_t *block = block_on(&rig, 0, 0);
+    fault(&rig, 0, "write * count=1 hang");
+    CHECK_OK(dump(rig.store, block->shards, block->count));
+    fail_late(&rig);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+/* and not the shards that were written before, when another one makes the file long again. */
+CASE(a_write_that_fails_late_cuts_no_shard)
+{
+    rig_t rig;
+    rig_start(&rig, 2, patient());
+    warm_up(&rig);
+    batch_t *block = block_on(&rig, 0, 0);
+    fault(&rig, 0, "write * count=1 hang");
+    CHECK_OK(dump(rig.store, block->shards, 1));
+    fail_late(&rig);
+    CHECK_OK(dump(rig.store, block->shards + 1, 1));
+    load_right(&rig, block);
+    rig_stop(&rig);
+}

@@ -13,8 +13,8 @@ mod upkeep;
 mod whole;
 pub(super) mod write;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::buffers::{Buffer, Buffers};
@@ -22,6 +22,7 @@ use super::pool::{Pool, Ran, Spread};
 use super::{Done, Engine, EngineKind, EngineParams, Op, OpKind, Outcome, Source, Tag};
 use crate::clock::Clock;
 use crate::error::{Cause, Failure, Step};
+use crate::posix::file::Medium;
 use local::{Released, Wait};
 use most::Most;
 
@@ -53,6 +54,8 @@ pub(super) struct Lane {
     pub(super) clock: Clock,
     /// The file system refused to reserve space: it is not asked again.
     no_reserve: AtomicBool,
+    /// What the lane's files are kept on, once a file was made.
+    medium: OnceLock<Medium>,
     /// The file system is a local one, whose files end where they say.
     local: AtomicBool,
 }
@@ -142,6 +145,7 @@ impl Lane {
             released: Released::default(),
             clock: Clock::monotonic(),
             no_reserve: AtomicBool::new(false),
+            medium: OnceLock::new(),
             local: AtomicBool::new(false),
         }
     }

@@ -324,7 +324,9 @@ pub enum Medium {
     Device,
     /// This host's memory: tmpfs.
     Memory,
-    /// Anything else: the network, another process, another file system.
+    /// Another process of this host (FUSE).
+    Fuse,
+    /// Anything else: the network, another file system.
     Other,
 }
 
@@ -337,8 +339,16 @@ pub fn medium(path: &CStr) -> Result<Medium, i32> {
     Ok(match unsafe { raw.assume_init() }.f_type {
         0xef53 | 0x5846_5342 | 0x9123_683e | 0xf2f5_2010 => Medium::Device,
         0x0102_1994 => Medium::Memory,
+        0x6573_5546 => Medium::Fuse,
         _ => Medium::Other,
     })
+}
+
+/// Makes a file this long.
+pub fn set_length(fd: &OwnedFd, bytes: u64) -> Result<(), i32> {
+    let bytes = libc::off_t::try_from(bytes).map_err(|_| libc::EFBIG)?;
+    // SAFETY: plain numbers.
+    retry(|| unsafe { libc::ftruncate(fd.as_raw_fd(), bytes) }).map(drop)
 }
 
 /// The names in a directory, `.` and `..` left out. Names that are not UTF-8 are replaced by their

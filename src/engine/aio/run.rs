@@ -119,9 +119,7 @@ impl Hub {
         buffer: &mut Option<Buffer>,
     ) -> Result<bool, Failure> {
         enter(job, transfer, leg)?;
-        if made && transfer.reserve {
-            job.reserve(&leg.fd, transfer.file_bytes)?;
-        }
+        job.prepare(transfer, &leg.fd, made)?;
         (leg.end, leg.align) = job.direct_part(transfer, &leg.fd, &transfer.range())?;
         if leg.end == 0 {
             return Ok(false);

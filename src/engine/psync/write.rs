@@ -15,7 +15,7 @@ use super::read::{alignment, given_up, memory_is_aligned, vector};
 use crate::engine::buffers::Buffer;
 use crate::engine::{Done, Outcome, Transfer};
 use crate::error::{Cause, Failure, Step};
-use crate::posix::file;
+use crate::posix::file::{self, Medium};
 
 /// A part of a transfer that goes through one descriptor.
 struct Part<'a> {
@@ -37,9 +37,7 @@ impl Job<'_> {
     ) -> Outcome {
         let (fd, made) = self.open_to_write(transfer, created)?;
         let result = self.borrowed(transfer, Step::Write, || {
-            if made && transfer.reserve {
-                self.reserve(&fd, transfer.file_bytes)?;
-            }
+            self.prepare(transfer, &fd, made)?;
             self.write_open(transfer, &fd, buffer)
         });
         let closed = self.lane.close(fd);
@@ -63,9 +61,49 @@ impl Job<'_> {
         Ok((fd, create.is_some()))
     }
 
+    /// What a file, or a new one, needs before the first byte is written.
+    pub(in crate::engine) fn prepare(
+        &self,
+        transfer: &Transfer,
+        fd: &OwnedFd,
+        made: bool,
+    ) -> Result<(), Failure> {
+        if transfer.direct {
+            self.lengthen(transfer, fd)?;
+        }
+        match made && transfer.reserve {
+            true => self.reserve(fd, transfer.file_bytes),
+            false => Ok(()),
+        }
+    }
+
+    /// On FUSE a direct write that extends its file and fails makes the kernel cut the file to the
+    /// length that this mount knew, however late, and whatever was written through other mounts
+    /// since. So no write extends one there: the file has its length before.
+    fn lengthen(&self, transfer: &Transfer, fd: &OwnedFd) -> Result<(), Failure> {
+        let medium = match self.lane.medium.get() {
+            Some(medium) => *medium,
+            None => {
+                let medium = self.step(Step::Stat, || file::medium(&transfer.path))?;
+                *self.lane.medium.get_or_init(|| medium)
+            }
+        };
+        if medium != Medium::Fuse {
+            return Ok(());
+        }
+        if self.op.gate.revoked() {
+            return Err(given_up(Step::Write));
+        }
+        self.step(Step::Write, || match file::set_length(fd, transfer.file_bytes) {
+            // What cannot be done cannot be done late, either.
+            Err(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
+            other => other,
+        })
+    }
+
     /// Asks for space up front. A refusal is ignored; a file system that cannot do it is not asked
     /// again.
-    pub(in crate::engine) fn reserve(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
+    fn reserve(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
         if self.lane.no_reserve.load(Ordering::Relaxed) {
             return Ok(());
         }

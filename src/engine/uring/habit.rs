@@ -22,6 +22,8 @@ const LOCAL: u8 = 2;
 const MEMORY: u8 = 3;
 /// It is another one.
 const OTHER: u8 = 4;
+/// It is FUSE.
+const FUSE: u8 = 5;
 
 /// See the module's text. Shared by the lane's rings and workers.
 #[derive(Debug, Default)]
@@ -42,10 +44,17 @@ impl Habit {
         self.seen.load(Ordering::Relaxed) == MEMORY
     }
 
+    /// A direct write needs what only a worker of the pool does (`psync`'s `lengthen`), as far as
+    /// anybody knows.
+    pub(super) fn lengthens(&self) -> bool {
+        matches!(self.seen.load(Ordering::Relaxed), UNKNOWN | ASKING | FUSE)
+    }
+
     /// Nothing has hung, and the file system is a local one as far as anybody knows: few of the
     /// kernel's workers are enough. Never again once an op was given up: it may have one for ever.
     pub(super) fn few(&self) -> bool {
-        !self.doubted.load(Ordering::Acquire) && self.seen.load(Ordering::Relaxed) != OTHER
+        let seen = self.seen.load(Ordering::Relaxed);
+        !self.doubted.load(Ordering::Acquire) && !matches!(seen, OTHER | FUSE)
     }
 
     /// Whether the caller's op is the one by which to learn.
@@ -62,6 +71,7 @@ impl Habit {
             true => match file::medium(path) {
                 Ok(Medium::Device) => LOCAL,
                 Ok(Medium::Memory) => MEMORY,
+                Ok(Medium::Fuse) => FUSE,
                 Ok(Medium::Other) => OTHER,
                 Err(_) => UNKNOWN,
             },
