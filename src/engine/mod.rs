@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use crate::clock::{Clock, Time};
 use crate::error::Failure;
-pub use crate::posix::place::Room;
 pub use crate::posix::space::Space;
 pub use gate::Gate;
 pub use memory::{Memory, Segment};
@@ -167,11 +166,6 @@ pub enum OpKind {
         /// The size of what stays where it is.
         bytes: u64,
     },
-    /// Ask how much room the file system has.
-    Room {
-        /// Any file or directory in it.
-        path: CString,
-    },
 }
 
 /// A read or a write of one range of one file.
@@ -281,8 +275,6 @@ pub enum Done {
     Left,
     /// The storage's now, in nanoseconds.
     Stamp(i64),
-    /// The file system's room.
-    Room(Room),
 }
 
 /// How an op ended.

@@ -189,7 +189,6 @@ impl Job<'_> {
             OpKind::SetAside { from, dir, mode, to, bytes } => {
                 self.set_aside(from, (dir, *mode), to, *bytes)
             }
-            OpKind::Room { path } => self.room(path),
         }
     }
 

@@ -1,5 +1,5 @@
-//! Directories that are made and removed for themselves, files whose times tell the storage's
-//! clock, and how much room a file system has.
+//! Directories that are made and removed for themselves, and files whose times tell the storage's
+//! clock.
 
 use std::ffi::CStr;
 
@@ -22,47 +22,5 @@ pub fn make_file(path: &CStr, mode: u32) -> Result<(), i32> {
         Ok(fd) => file::close(fd),
         Err(libc::EEXIST) => Ok(()),
         Err(errno) => Err(errno),
-    }
-}
-
-/// How much a file system has, and has left for this user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// All bytes.
-    pub bytes: u64,
-    /// Free bytes.
-    pub free_bytes: u64,
-    /// All inodes; 0 where the file system does not count them.
-    pub inodes: u64,
-    /// Free inodes.
-    pub free_inodes: u64,
-}
-
-/// Asks the file system of `path`.
-pub fn room(path: &CStr) -> Result<Room, i32> {
-    let mut raw = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: the name is terminated, and `raw` is ours to write during the call.
-    file::retry(|| unsafe { libc::statvfs(path.as_ptr(), raw.as_mut_ptr()) })?;
-    // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
-    let raw = unsafe { raw.assume_init() };
-    let unit = if raw.f_frsize > 0 { raw.f_frsize } else { raw.f_bsize };
-    Ok(Room {
-        bytes: raw.f_blocks.saturating_mul(unit),
-        free_bytes: raw.f_bavail.saturating_mul(unit),
-        inodes: raw.f_files,
-        free_inodes: raw.f_favail,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn r85_a_file_system_tells_its_room() {
-        let room = room(c"/").unwrap();
-        assert!(room.bytes > 0 && room.free_bytes <= room.bytes);
-        assert!(room.free_inodes <= room.inodes);
-        assert_eq!(super::room(c"/none/there"), Err(libc::ENOENT));
     }
 }

@@ -18,6 +18,8 @@ pub struct Space {
     pub inodes: u64,
     /// Inodes that nobody uses.
     pub free_inodes: u64,
+    /// Inodes that this user may still use.
+    pub available_inodes: u64,
 }
 
 /// How much room the file system of `path` has. May hang as any call on a dead mount.
@@ -40,5 +42,6 @@ pub fn space(path: &CStr) -> Result<Space, i32> {
         available_bytes: bytes(told.blocks_available()),
         inodes: told.files(),
         free_inodes: told.files_free(),
+        available_inodes: told.files_available(),
     })
 }

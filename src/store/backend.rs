@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::chain::{CLASSES, ChainId, Class};
 use super::space::Room;
 use crate::clock::Time;
-use crate::engine::{Room as Left, Tag, Want};
+use crate::engine::{Space, Tag, Want};
 use crate::health::marker::Uuid;
 use crate::stats::PathStats;
 
@@ -49,7 +49,7 @@ pub struct LaneState {
     /// When the marker was last seen to be right.
     pub marker_seen: Option<Time>,
     /// What the file system had left, and when (R85).
-    pub left: Option<(Time, Left)>,
+    pub left: Option<(Time, Space)>,
     /// `renameat2` can tell whether the target exists; cleared once it refused.
     pub no_replace: bool,
     /// Steps that continue an attempt which has its slot already.

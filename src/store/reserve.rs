@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::step::{Step, Verdict};
 use crate::clock::Time;
-use crate::engine::{Done, Outcome, Room};
+use crate::engine::{Done, Outcome, Space};
 use crate::error::{self, Cause, Failure};
 
 /// How long an answer stands.
@@ -19,23 +19,23 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// Whether less than `reserve` percent is free: both figures in words.
-fn short(room: Room, reserve: f64) -> Option<String> {
-    let bytes = percent(room.free_bytes, room.bytes);
+fn short(space: Space, reserve: f64) -> Option<String> {
+    let bytes = percent(space.available_bytes, space.bytes);
     // A file system that does not count inodes cannot run out of them.
-    let inodes = (room.inodes > 0).then(|| percent(room.free_inodes, room.inodes));
+    let inodes = (space.inodes > 0).then(|| percent(space.available_inodes, space.inodes));
     if bytes >= reserve && inodes.is_none_or(|inodes| inodes >= reserve) {
         return None;
     }
     let inodes = match inodes {
         None => "inodes are not counted".into(),
         Some(share) => {
-            format!("{share:.2} % of its inodes ({} of {})", room.free_inodes, room.inodes)
+            format!("{share:.2} % of its inodes ({} of {})", space.available_inodes, space.inodes)
         }
     };
     Some(format!(
         "the file system has {bytes:.2} % of its bytes free ({} of {}), and {inodes}; \
          reserve_free_percent is {reserve}",
-        room.free_bytes, room.bytes
+        space.available_bytes, space.bytes
     ))
 }
 
@@ -44,18 +44,18 @@ impl Core {
     pub(super) fn room_needed(&self, lane: usize, now: Time) -> bool {
         let reserve = self.rules.reserve_free_percent;
         let known = self.lanes[lane].left.filter(|(at, _)| now.since(*at) < FRESH);
-        reserve > 0.0 && known.is_none_or(|(_, room)| short(room, reserve).is_some())
+        reserve > 0.0 && known.is_none_or(|(_, space)| short(space, reserve).is_some())
     }
 
     /// What the answer means for the dump.
     pub(super) fn room_verdict(&mut self, lane: usize, outcome: Outcome, now: Time) -> Verdict {
-        let room = match outcome {
-            Ok(Done::Room(room)) => room,
+        let space = match outcome {
+            Ok(Done::Space(space)) => space,
             Ok(_) => return Verdict::Next(Step::Main),
             Err(failure) => return Verdict::Fail(failure),
         };
-        self.lanes[lane].left = Some((now, room));
-        match short(room, self.rules.reserve_free_percent) {
+        self.lanes[lane].left = Some((now, space));
+        match short(space, self.rules.reserve_free_percent) {
             None => Verdict::Next(Step::Main),
             Some(text) => {
                 let cause = Cause::Reserve(text);
@@ -71,14 +71,20 @@ mod tests {
 
     #[test]
     fn r85_bytes_and_inodes_and_what_is_not_counted() {
-        let room = Room { bytes: 1000, free_bytes: 100, inodes: 50, free_inodes: 10 };
-        assert_eq!(short(room, 10.0), None);
-        let text = short(room, 10.1).unwrap();
+        let space = Space {
+            bytes: 1000,
+            available_bytes: 100,
+            inodes: 50,
+            available_inodes: 10,
+            ..Space::default()
+        };
+        assert_eq!(short(space, 10.0), None);
+        let text = short(space, 10.1).unwrap();
         assert!(text.contains("10.00 % of its bytes free (100 of 1000)"), "{text}");
         assert!(text.contains("20.00 % of its inodes (10 of 50)"), "{text}");
-        let text = short(Room { free_inodes: 4, ..room }, 10.0).unwrap();
+        let text = short(Space { available_inodes: 4, ..space }, 10.0).unwrap();
         assert!(text.contains("8.00 % of its inodes (4 of 50)"), "{text}");
-        assert_eq!(short(Room { inodes: 0, free_inodes: 0, ..room }, 10.0), None);
-        assert!(short(Room { bytes: 0, free_bytes: 0, ..room }, 1.0).is_some());
+        assert_eq!(short(Space { inodes: 0, available_inodes: 0, ..space }, 10.0), None);
+        assert!(short(Space { bytes: 0, available_bytes: 0, ..space }, 1.0).is_some());
     }
 }

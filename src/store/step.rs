@@ -141,7 +141,7 @@ impl Core {
             Step::Refresh => self.refresh_op(id, lane)?,
             Step::Space => OpKind::Space { path: self.layout.below(lane, "") },
             Step::Marker(_) => OpKind::ReadSmall { path: self.layout.below(lane, MARKER) },
-            Step::Room => OpKind::Room { path: self.layout.below(lane, "") },
+            Step::Room => OpKind::Space { path: self.layout.below(lane, "") },
             Step::MakeDir => OpKind::MakeDir {
                 path: self.layout.dir_path(lane, &block),
                 mode: self.rules.dir_mode,

@@ -195,6 +195,7 @@ fn space(make: Make, dir: &Path) {
     let known = nix::sys::statvfs::statvfs(dir).unwrap();
     assert_eq!(space.bytes, known.blocks() * known.fragment_size());
     assert_eq!(space.inodes, known.files());
+    assert!(space.available_inodes <= space.free_inodes && space.free_inodes <= space.inodes);
     assert!(space.free_bytes <= space.bytes && space.available_bytes <= space.free_bytes);
     let none = rig.run(OpKind::Space { path: c_path(&dir.join("none")) });
     refused(none, Step::Stat, libc::ENOENT);

@@ -18,7 +18,6 @@ pub const CASES: &[Case] = &[
     ("stamp", stamp),
     ("remove_cold", remove_cold),
     ("set_aside", set_aside),
-    ("room", room),
 ];
 
 /// What a survey was asked and told; it wants names that begin with `w`.
@@ -156,13 +155,4 @@ fn set_aside(make: Make, dir: &Path) {
     refused(run("3"), Step::Stat, libc::ENOENT);
     fs::create_dir(&from).unwrap();
     assert_eq!(run("4"), Ok(Done::Left), "what is no file stays");
-}
-
-fn room(make: Make, dir: &Path) {
-    let rig = Rig::new(make, USUAL);
-    match rig.run(OpKind::Room { path: c_path(dir) }) {
-        Ok(Done::Room(room)) => assert!(room.bytes > 0 && room.free_bytes <= room.bytes),
-        other => panic!("{other:?}"),
-    }
-    refused(rig.run(OpKind::Room { path: c_path(&dir.join("none")) }), Step::Stat, libc::ENOENT);
 }

@@ -169,8 +169,7 @@ impl Rule {
             OpKind::Write(_) => Step::Write,
             OpKind::Rename { .. } | OpKind::SetAside { .. } => Step::Rename,
             OpKind::Sync { .. } => Step::Fsync,
-            OpKind::Stat { .. } | OpKind::StatMany(_) => Step::Stat,
-            OpKind::Room { .. } | OpKind::Space { .. } => Step::Stat,
+            OpKind::Stat { .. } | OpKind::StatMany(_) | OpKind::Space { .. } => Step::Stat,
             OpKind::Unlink { .. } | OpKind::RemoveCold { .. } | OpKind::RemoveDir { .. } => {
                 Step::Remove
             }
@@ -215,7 +214,6 @@ impl Rule {
             | OpKind::RemoveDir { path }
             | OpKind::Stamp { path, .. }
             | OpKind::RemoveCold { path, .. }
-            | OpKind::Room { path }
             | OpKind::Space { path } => contains(path),
         }
     }

@@ -114,8 +114,4 @@ impl Job<'_> {
         }
         UNIT
     }
-
-    pub(in crate::engine) fn room(&self, path: &CStr) -> Outcome {
-        Ok(Done::Room(self.step(Step::Stat, || place::room(path))?))
-    }
 }
