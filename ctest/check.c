@@ -7,12 +7,14 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,6 +126,15 @@ const char *temp_dir(void)
     CHECK(dir_count < MAX_DIRS);
     dirs[dir_count++] = name;
     return name;
+}
+
+const char *own_tmpfs(const char *options)
+{
+    const char *dir = temp_dir();
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        SKIP("this system gives no mount namespace");
+    if (mount("tmpfs", dir, "tmpfs", 0, options) != 0) SKIP("this system does not let us mount");
+    return dir;
 }
 
 /* Kept in a list, so that leak checkers see that it is not lost. */

@@ -65,6 +65,9 @@ void check_has(const char *file, int line, const char *text, const char *part);
 
 /* A fresh directory that is removed with the case. */
 const char *temp_dir(void);
+/* A memory file system of its own, mounted on such a directory; gone with the process, which gets a
+ * mount namespace of its own. Skips where that is not allowed. */
+const char *own_tmpfs(const char *options);
 /* printf into memory that lives as long as the case. */
 const char *text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool exists(const char *path);

@@ -1,29 +1,15 @@
 /* The reserve of free space (R85), on a small memory file system. */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <string.h>
-#include <sched.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
 
 static const shape_t shape = {65536, 65536, 65536};
 
-/* A memory file system of its own; gone with the process, which has a mount namespace of its own. */
-static const char *small(const char *options)
-{
-    const char *dir = temp_dir();
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
-        SKIP("this system gives no mount namespace");
-    if (mount("tmpfs", dir, "tmpfs", 0, options) != 0) SKIP("this system does not let us mount");
-    return dir;
-}
-
 CASE(r85_bytes_run_short)
 {
-    const char *root = small("size=4m,nr_inodes=1000");
+    const char *root = own_tmpfs("size=4m,nr_inodes=1000");
     kvpath_store_t store = open_root(root, shape, ", \"reserve_free_percent\": 50");
     batch_t *first = batch(shape, 1, 1, 0);
     dump_batch(store, first);
@@ -59,7 +45,7 @@ CASE(r85_bytes_run_short)
 
 CASE(r85_inodes_run_short)
 {
-    const char *root = small("size=64m,nr_inodes=100");
+    const char *root = own_tmpfs("size=64m,nr_inodes=100");
     for (int at = 0; at < 60; at++) write_file(text("%s/file%d", root, at), "", 0);
     kvpath_store_t store = open_root(root, shape, ", \"reserve_free_percent\": 50");
     batch_t *block = batch(shape, 1, 1, 0);
@@ -73,7 +59,7 @@ CASE(r85_inodes_run_short)
 
 CASE(r85_off_by_default)
 {
-    const char *root = small("size=1m,nr_inodes=20");
+    const char *root = own_tmpfs("size=1m,nr_inodes=20");
     kvpath_store_t store = open_root(root, shape, "");
     batch_t *blocks = batch(shape, 1, 8, 0);
     dump_batch(store, blocks);

@@ -29,13 +29,23 @@ CASE(open_bad_config)
     for (int at = 0; at < N; at++) CHECK_EQ(seen(&rig, at, "mkdir", "*"), 0);
 }
 
-CASE(open_not_built)
+/* The least that the text names is enough, and not too much: half of it is refused again. */
+CASE(open_capacity_small)
 {
     rig_t rig;
     rig_mount(&rig, N);
-    options_t options = {.extra = ", \"posix_capacity_gb\": 10"};
-    CHECK_HAS(open_fails(rig_config(&rig, options), KVPATH_UNSUPPORTED), "posix_capacity_gb");
+    options_t options = {.extra = ", \"posix_capacity_gb\": 1e-7"};
+    const char *error = open_fails(rig_config(&rig, options), KVPATH_INVALID_PARAM);
+    CHECK_HAS(error, "posix_capacity_gb");
+    const char *at = strstr(error, "at least ");
+    double least = 0;
+    CHECK(at != NULL && sscanf(at, "at least %lf", &least) == 1 && least > 1e-7);
+    options.extra = text(", \"posix_capacity_gb\": %.17g", least / 2);
+    CHECK_HAS(open_fails(rig_config(&rig, options), KVPATH_INVALID_PARAM), "at least ");
     CHECK_EQ(count_files(rig.storage, NULL), 0);
+    options.extra = text(", \"posix_capacity_gb\": %.17g", least);
+    rig_open(&rig, options);
+    rig_stop(&rig);
 }
 
 CASE(open_path_fails)

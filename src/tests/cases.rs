@@ -11,7 +11,7 @@ pub(super) fn named_cases(directory: &str) -> BTreeSet<String> {
 }
 
 /// `file.name` of each `CASE(name)` in the `*_test.c` of a directory below `ctest/`.
-fn cases(directory: &str) -> BTreeSet<String> {
+pub(super) fn cases(directory: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("ctest").join(directory);
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(root).unwrap() {
