@@ -216,6 +216,52 @@ CASE(a_lookup_ends_when_everything_hangs)
     rig_stop(&rig);
 }
 
+/* R28: however many tasks are over their limit at one moment, they end in time. */
+CASE(many_tasks_end_at_one_limit)
+{
+    enum { LIMIT_MS = 8000, TASKS = 60000 };
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.shape = whole, .timeout_ms = LIMIT_MS, .window = 64,
+                                   .threshold = 64});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "open data/* always hang");
+    kvpath_task_t task = 0;
+    for (int at = 0; at < TASKS; at++) task = begin_load(&rig, block);
+    uint64_t start = now_ms();
+    CHECK_STATUS(finish(&rig, task), KVPATH_TIMEOUT);
+    uint64_t took = now_ms() - start;
+    printf("%llu ms\n", (unsigned long long)took);
+    CHECK(took < LIMIT_MS + SLACK_MS);
+    heal(&rig, 0);
+    release(&rig, 0);
+    wait_at_rest(&rig);
+    rig_stop(&rig);
+}
+
+/* R63: a prefix or last lookup asks slice after slice, all of them within the one limit. */
+CASE(a_lookup_of_many_slices_ends_within_its_limit)
+{
+    enum { LIMIT_MS = 4000, IDS = 3000 }; /* the slices: 4, 32, 256, 1024, 1024, 660 */
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.shape = whole, .window = 64, .threshold = 64,
+                                   .extra = ", \"lookup_timeout_ms\": 4000"});
+    static kvpath_block_id_t ids[IDS];
+    for (unsigned at = 0; at < IDS; at++) ids[at] = block_id(at);
+    fault(&rig, 0, "lookup,getattr data/* always hang");
+    int64_t index = 9;
+    uint64_t start = now_ms();
+    CHECK_STATUS(kvpath_lookup_last(rig.store, ids, IDS, &index), KVPATH_TIMEOUT);
+    uint64_t took = now_ms() - start;
+    CHECK_EQ(index, -1);
+    printf("%llu ms\n", (unsigned long long)took);
+    CHECK(took < LIMIT_MS + SLACK_MS);
+    heal(&rig, 0);
+    release(&rig, 0);
+    wait_at_rest(&rig);
+    rig_stop(&rig);
+}
+
 /* Calls on metadata: a hung one, with a limit and without (R28, R63, R100). */
 enum call { LOOKUP, COMMIT, REMOVE };
 

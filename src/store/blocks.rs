@@ -255,11 +255,11 @@ impl Blocks {
         found.map(|(id, progress)| (*id, progress.generation)).collect()
     }
 
-    /// Takes everything of one task that waits behind shards in flight.
-    pub fn take_behind_of(&mut self, task: u64) -> Vec<Shards> {
+    /// Takes everything of certain tasks that waits behind shards in flight.
+    pub fn take_behind_of(&mut self, whose: impl Fn(&u64) -> bool) -> Vec<Shards> {
         let mut taken = Vec::new();
         for progress in self.table.values_mut() {
-            let mine = progress.behind.extract_if(.., |(_, shards)| shards.task == task);
+            let mine = progress.behind.extract_if(.., |(_, shards)| whose(&shards.task));
             taken.extend(mine.map(|(_, shards)| shards));
         }
         taken

@@ -178,7 +178,7 @@ fn r64_a_hit_wakes_nobody_and_arms_once_and_nothing_hot_arms_nothing() {
 fn r64_a_judge_that_comes_late_for_hotness_has_not_overslept() {
     let mut rig = Rig::new();
     rig.world.core.rules.lookup_limit = Some((60 * SECOND, 20 * SECOND));
-    rig.with(|core, now, fx| core.begin_lookup(&[on(0, 0)], now, fx).unwrap());
+    rig.with(|core, now, fx| core.begin_lookup(&[on(0, 0)], None, now, fx).unwrap());
     let _asked = rig.pull(0).unwrap();
     rig.hit(on(1, 0));
     let before = rig.world.core.armed;

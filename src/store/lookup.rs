@@ -2,11 +2,12 @@
 //! itself.
 //!
 //! Prefix and last ask in growing slices, so that a miss at the near end costs one question and a
-//! long hit keeps all lanes busy.
+//! long hit keeps all lanes busy. The limit is that of the whole call, not of a slice.
 
 use super::shared::Shared;
 use super::submit::closed;
 use super::types::{BlockId, Lookup, LookupIndex};
+use crate::clock::Time;
 use crate::error::{Error, Status};
 
 /// The first slice of a prefix or last lookup; each further one is this many times larger.
@@ -20,13 +21,25 @@ const MAX_SLICE: usize = 1024;
 /// # Errors
 /// `Closed`.
 pub fn each(shared: &Shared, ids: &[BlockId]) -> Result<Lookup, Error> {
+    slice(shared, ids, &mut None)
+}
+
+/// Asks for each id, until `deadline` where the slices before have one; it becomes that of the
+/// slices that follow.
+fn slice(shared: &Shared, ids: &[BlockId], deadline: &mut Option<Time>) -> Result<Lookup, Error> {
     if ids.is_empty() {
         return Ok(Lookup { found: Vec::new(), error: None });
     }
-    let begun = shared.with(|core, now, fx| core.begin_lookup(ids, now, fx));
-    let (call, cell) = begun?;
+    let begun = shared.with(|core, now, fx| core.begin_lookup(ids, *deadline, now, fx));
+    let (call, cell) = match begun {
+        Err(error) if error.status == Status::Timeout => {
+            return Ok(Lookup { found: vec![false; ids.len()], error: Some(error) });
+        }
+        begun => begun?,
+    };
     cell.wait(None);
     let call = shared.read(|core| core.take_call(call)).ok_or_else(closed)?;
+    *deadline = call.deadline;
     let error = call.first_error();
     match error {
         Some(error) if error.status == Status::Closed => Err(error),
@@ -39,16 +52,16 @@ pub fn each(shared: &Shared, ids: &[BlockId]) -> Result<Lookup, Error> {
 /// # Errors
 /// `Closed`.
 pub fn prefix(shared: &Shared, ids: &[BlockId]) -> Result<LookupIndex, Error> {
-    let mut done = 0;
-    let mut slice = FIRST_SLICE;
+    let (mut done, mut deadline) = (0, None);
+    let mut length = FIRST_SLICE;
     while done < ids.len() {
-        let end = ids.len().min(done + slice);
-        let answer = each(shared, &ids[done..end])?;
+        let end = ids.len().min(done + length);
+        let answer = slice(shared, &ids[done..end], &mut deadline)?;
         if let Some(absent) = answer.found.iter().position(|found| !found) {
             return Ok(LookupIndex { index: index(done + absent) - 1, error: answer.error });
         }
         done = end;
-        slice = (slice * SLICE_GROWTH).min(MAX_SLICE);
+        length = (length * SLICE_GROWTH).min(MAX_SLICE);
     }
     Ok(LookupIndex { index: index(done) - 1, error: None })
 }
@@ -58,18 +71,18 @@ pub fn prefix(shared: &Shared, ids: &[BlockId]) -> Result<LookupIndex, Error> {
 /// # Errors
 /// `Closed`.
 pub fn last(shared: &Shared, ids: &[BlockId]) -> Result<LookupIndex, Error> {
-    let mut end = ids.len();
-    let mut slice = FIRST_SLICE;
+    let (mut end, mut deadline) = (ids.len(), None);
+    let mut length = FIRST_SLICE;
     let mut error = None;
     while end > 0 {
-        let start = end.saturating_sub(slice);
-        let answer = each(shared, &ids[start..end])?;
+        let start = end.saturating_sub(length);
+        let answer = slice(shared, &ids[start..end], &mut deadline)?;
         error = error.or(answer.error);
         if let Some(present) = answer.found.iter().rposition(|found| *found) {
             return Ok(LookupIndex { index: index(start + present), error });
         }
         end = start;
-        slice = (slice * SLICE_GROWTH).min(MAX_SLICE);
+        length = (length * SLICE_GROWTH).min(MAX_SLICE);
     }
     Ok(LookupIndex { index: -1, error })
 }

@@ -156,17 +156,22 @@ impl Core {
         }
     }
 
-    /// Begins a lookup; the answer is in the call once its cell has finished.
+    /// Begins a lookup; the answer is in the call once its cell has finished. `until`: it goes on
+    /// with a call whose limit runs already (R63).
     ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed`; `Timeout` where that limit has passed.
     pub fn begin_lookup(
         &mut self,
         ids: &[BlockId],
+        until: Option<Time>,
         now: Time,
         fx: &mut Effects,
     ) -> Result<(u64, Arc<Cell>), Error> {
         self.check_open()?;
+        if until.is_some_and(|until| until <= now) {
+            return Err(self.limit_error("call"));
+        }
         self.stats.lookups += ids.len() as u64;
         let mut by_lane: Vec<Vec<(usize, BlockId)>> = vec![Vec::new(); self.n()];
         for (at, id) in ids.iter().enumerate() {
@@ -178,7 +183,7 @@ impl Core {
             let size = share.clamp(1, MAX_LOOKUP_CHAIN);
             parts.extend(lane.chunks(size).map(<[_]>::to_vec));
         }
-        let deadline = self.rules.lookup_limit.map(|(limit, _)| now.plus(limit));
+        let deadline = until.or(self.rules.lookup_limit.map(|(limit, _)| now.plus(limit)));
         let call = self.calls.add(ids.len(), parts.len(), deadline);
         self.arm(deadline.filter(|_| !parts.is_empty()), fx);
         let chains = parts.into_iter().map(|open| {

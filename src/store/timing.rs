@@ -221,21 +221,7 @@ impl Core {
         let over = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
         let due = self.tasks.running().filter(|(_, task)| over(task.deadline));
         let due: Vec<u64> = due.map(|(handle, _)| handle).collect();
-        for handle in due {
-            let error = self.limit_error("task");
-            // First what waits, so that nothing of it is begun anew by what ends next.
-            self.leave_commits(handle, &error, now, fx);
-            // Asked only now: ending another task may have begun something for this one.
-            let chains = self.tasks.get_mut(handle).map(|task| task.chains.clone());
-            for id in chains.unwrap_or_default() {
-                self.terminate(id, error.clone(), now, fx);
-            }
-            self.leave_commits(handle, &error, now, fx);
-            // What is left of it ends when a worker leaves its memory (R32): not a matter of time.
-            if let Some(task) = self.tasks.get_mut(handle) {
-                task.deadline = None;
-            }
-        }
+        self.end_tasks(&due, now, fx);
         let due = self.calls.iter().filter(|(_, call)| call.open > 0 && over(call.deadline));
         let calls: Vec<(u64, Vec<ChainId>)> =
             due.map(|(id, call)| (id, call.chains.clone())).collect();
@@ -248,7 +234,32 @@ impl Core {
         }
     }
 
-    fn limit_error(&self, what: &str) -> Error {
+    /// Ends tasks that are over their limit, oldest first. All at once: many may be due, and each
+    /// look for what they wait for goes through all chains.
+    fn end_tasks(&mut self, due: &[u64], now: Time, fx: &mut Effects) {
+        if due.is_empty() {
+            return;
+        }
+        let error = self.limit_error("task");
+        // First what waits, so that nothing of it is begun anew by what ends next.
+        self.leave_commits(due, &error, now, fx);
+        for handle in due {
+            // Asked only now: ending another task may have begun something for this one.
+            let chains = self.tasks.get_mut(*handle).map(|task| task.chains.clone());
+            for id in chains.unwrap_or_default() {
+                self.terminate(id, error.clone(), now, fx);
+            }
+        }
+        self.leave_commits(due, &error, now, fx);
+        for handle in due {
+            // What is left of it ends when a worker leaves its memory (R32): not a matter of time.
+            if let Some(task) = self.tasks.get_mut(*handle) {
+                task.deadline = None;
+            }
+        }
+    }
+
+    pub(super) fn limit_error(&self, what: &str) -> Error {
         Error::new(Status::Timeout, format!("the {what}'s time limit passed"))
     }
 
@@ -262,19 +273,14 @@ impl Core {
         }
     }
 
-    /// A task is over while commits that it waits for go on: it leaves them.
-    pub(super) fn leave_commits(
-        &mut self,
-        handle: u64,
-        error: &Error,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        let mine = |w: &Waiter| matches!(w, Waiter::Task { task, .. } if *task == handle);
+    /// Tasks (in order) are over while commits that they wait for go on: they leave them.
+    fn leave_commits(&mut self, over: &[u64], error: &Error, now: Time, fx: &mut Effects) {
+        let is_over = |task: &u64| over.binary_search(task).is_ok();
+        let mine = |w: &Waiter| matches!(w, Waiter::Task { task, .. } if is_over(task));
         let mut left = Vec::new();
         for chain in self.chains.values_mut() {
             if let Work::Commit { rewrite, .. } = &mut chain.work
-                && rewrite.as_ref().is_some_and(|shards| shards.task == handle)
+                && rewrite.as_ref().is_some_and(|shards| is_over(&shards.task))
             {
                 // The memory is the caller's again (R30): it is not written from any more.
                 *rewrite = None;
@@ -285,7 +291,7 @@ impl Core {
             };
             left.extend(waiters.extract_if(.., |waiter| mine(waiter)));
         }
-        for shards in self.blocks.take_behind_of(handle) {
+        for shards in self.blocks.take_behind_of(is_over) {
             left.push(super::blocks::waiter(&shards));
         }
         self.tell(left, &Err(error.clone()), now, fx);
@@ -364,7 +370,7 @@ impl Core {
                 self.end(id, Err(error.clone()), now, fx);
             }
         }
-        let behind = self.blocks.take_behind_of(handle);
+        let behind = self.blocks.take_behind_of(|task| *task == handle);
         let left = behind.iter().map(super::blocks::waiter).collect();
         self.tell(left, &Err(error), now, fx);
         Ok(())

@@ -269,7 +269,7 @@ impl World {
         let remove = self.below(2) == 0;
         let begun = self.with(|core, now, fx| match remove {
             true => core.begin_remove(&ids, now, fx),
-            false => core.begin_lookup(&ids, now, fx),
+            false => core.begin_lookup(&ids, None, now, fx),
         });
         drop(begun);
     }
