@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "ha.h"
 
@@ -285,4 +286,42 @@ CASE(no_piece_is_written_after_the_task)
 {
     static const shape_t large = {8 << 20, 8 << 20, 8 << 20};
     no_write_after(large, NULL);
+}
+
+static bool is_gone(void *path)
+{
+    return !exists(path);
+}
+
+static bool is_there(void *path)
+{
+    return exists(path);
+}
+
+/* R23: a file that is no whole block is moved to quarantine by a rename that hangs, and then through
+ * the next path; the block is dumped again. The first rename, let go then, takes it away for a
+ * moment only. */
+CASE(a_late_quarantine_takes_no_block_dumped_meanwhile)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000, .window = 64, .threshold = 64,
+                                   .extra = ", \"quarantine\": true"});
+    batch_t *block = block_on(&rig, 0, 0);
+    const char *path = text("%s/%s", rig.storage, file_of(block));
+    CHECK(mkdir(text("%s/.quarantine", rig.storage), 0774) == 0);
+    write_file(path, "short", 5);
+    fault(&rig, 0, "rename .quarantine/* always hang");
+    CHECK_STATUS(finish(&rig, begin_load(&rig, block)), KVPATH_NOT_FOUND);
+    wait_hung(&rig, 0, 1, "rename");
+    wait_for("the file is moved through the other path", is_gone, (void *)path);
+    heal(&rig, 0);
+    dump_batch(rig.store, block);
+    CHECK_EQ(hung(&rig, 0), 1);
+    release(&rig, 0);
+    wait_late_results(&rig, 1);
+    wait_for("the block is there", is_there, (void *)path);
+    load_right(&rig, block);
+    CHECK_OK(kvpath_remove(rig.store, id_of(block), 1));
+    CHECK(!exists(path));
+    rig_stop(&rig);
 }

@@ -100,18 +100,26 @@ impl Job<'_> {
             }
             renamed => renamed?,
         }
-        // Somebody may have put the whole block there in between.
-        if right(to)? {
-            match self.step(Step::Rename, || file::rename(to, from, true)) {
-                // Yet another is there by now: one is enough.
-                Err(failure) if failure.os() == Some(libc::EEXIST) => {}
-                Err(failure) if failure.os() != Some(libc::EEXIST) => {
-                    self.step(Step::Rename, || file::rename(to, from, false))?;
-                }
-                _ => {}
+        // Somebody may have put the whole block there in between. Also where the op was given up: a
+        // rename that hung is done whenever the path lets it go, and may find a block that was
+        // dumped meanwhile.
+        match file::stat(to) {
+            Ok(info) if info.is_file() && info.bytes != bytes => {}
+            Ok(_) => {
+                move_back(to, from).map_err(|errno| Failure::errno(Step::Rename, errno))?;
+                return Ok(Done::Left);
             }
-            return Ok(Done::Left);
+            Err(errno) => return Err(Failure::errno(Step::Stat, errno)),
         }
         UNIT
+    }
+}
+
+/// Gives a file its name back, unless yet another has it by now: one is enough.
+fn move_back(from: &CStr, to: &CStr) -> Result<(), i32> {
+    match file::rename(from, to, true) {
+        Ok(()) | Err(libc::EEXIST) => Ok(()),
+        Err(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => file::rename(from, to, false),
+        Err(errno) => Err(errno),
     }
 }
