@@ -14,7 +14,7 @@
 //! posix/    floor 1  system calls and nothing else
 //! health/   beside   windows (pure), probes, recovery, the outer breaker, start-up checks
 //! reclaim/  beside   which blocks are the coldest, who may collect (all pure)
-//! config, error, clock, stats, log            for everyone
+//! config, error, clock, stats, log, sync      for everyone
 //! ```
 //!
 //! Calls go down only: `ffi → store → engine → posix`, `store → health → posix`, `store → reclaim`.
@@ -76,5 +76,6 @@ pub mod posix;
 pub mod reclaim;
 pub mod stats;
 pub mod store;
+mod sync;
 #[cfg(test)]
 mod tests;

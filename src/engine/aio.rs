@@ -137,8 +137,10 @@ impl Engine for AioEngine {
     }
 
     fn make_threads(&self) -> Result<(), std::io::Error> {
-        self.hub.make_reaper()?;
-        self.pool.make_threads()
+        let reaper = self.hub.make_reaper();
+        // Without a reaper they do the work alone.
+        self.pool.make_threads()?;
+        reaper
     }
 
     fn abandon(&self, tag: Tag) {

@@ -5,7 +5,7 @@
 //! at that moment, the end is *pending*: the worker finds out when it leaves, stops, and reports
 //! its op; only then is the attempt over. The gate knows nothing of time, tasks or health.
 
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use crate::sync::{AtomicI32, AtomicU8, Ordering};
 
 const OPEN: u8 = 0;
 const INSIDE: u8 = 1;
@@ -95,5 +95,77 @@ mod tests {
         assert!(!gate.leave());
         assert!(gate.revoke());
         assert!(!gate.enter());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+
+    /// The caller's memory, which loom watches: two at once is a failure.
+    struct Shared {
+        gate: Gate,
+        memory: UnsafeCell<u32>,
+        reported: crate::sync::AtomicBool,
+    }
+
+    /// A worker that copies piece after piece, as long as it may.
+    fn work(shared: &Shared, pieces: u32) {
+        for _ in 0..pieces {
+            if !shared.gate.enter() {
+                return;
+            }
+            // SAFETY: inside the gate; loom checks that nobody else has it.
+            shared.memory.with_mut(|memory| unsafe { *memory += 1 });
+            if !shared.gate.leave() {
+                shared.reported.store(true, Ordering::Release);
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn loom_whoever_revoked_has_the_memory_alone() {
+        loom::model(|| {
+            let shared = Arc::new(Shared {
+                gate: Gate::new(),
+                memory: UnsafeCell::new(0),
+                reported: crate::sync::AtomicBool::new(false),
+            });
+            let worker = Arc::clone(&shared);
+            let worker = loom::thread::spawn(move || work(&worker, 2));
+            let alone = shared.gate.revoke();
+            if alone || shared.reported.load(Ordering::Acquire) {
+                // SAFETY: nobody is inside, and nobody enters any more.
+                shared.memory.with_mut(|memory| unsafe { *memory = 0 });
+            }
+            assert!(!shared.gate.enter() && shared.gate.revoked());
+            worker.join().unwrap();
+            assert!(alone || shared.reported.load(Ordering::Acquire), "the end was told");
+            assert!(shared.gate.revoke());
+        });
+    }
+
+    /// The judge and the task's end revoke at once: each knows whether the worker will report.
+    #[test]
+    fn loom_two_who_revoke_agree() {
+        loom::model(|| {
+            let shared = Arc::new(Shared {
+                gate: Gate::new(),
+                memory: UnsafeCell::new(0),
+                reported: crate::sync::AtomicBool::new(false),
+            });
+            let (worker, other) = (Arc::clone(&shared), Arc::clone(&shared));
+            let worker = loom::thread::spawn(move || work(&worker, 1));
+            let other = loom::thread::spawn(move || other.gate.revoke());
+            let mine = shared.gate.revoke();
+            let theirs = other.join().unwrap();
+            worker.join().unwrap();
+            let reported = shared.reported.load(Ordering::Acquire);
+            // Who found the worker inside waits for its report.
+            assert!(reported || (mine && theirs));
+        });
     }
 }

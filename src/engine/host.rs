@@ -107,6 +107,20 @@ pub fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHan
     thread::spawn(name, STACK_BYTES, work)
 }
 
+/// The text of a refusal to make the thread `name`, with its remedy.
+#[must_use]
+pub fn thread_refusal(name: &str, error: &Error) -> String {
+    let limit = match process::thread_limit() {
+        Some(u64::MAX) => "unlimited".to_owned(),
+        Some(limit) => limit.to_string(),
+        None => "unknown".to_owned(),
+    };
+    format!(
+        "{name} cannot be made: {error}: RLIMIT_NPROC is {limit} (ulimit -u, all threads of this \
+         user); the cgroup's pids.max, kernel.threads-max and memory limit threads too"
+    )
+}
+
 /// The CPUs that the calling thread may run on.
 ///
 /// # Errors

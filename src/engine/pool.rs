@@ -137,16 +137,18 @@ impl Pool {
         loop {
             let Some(number) = self.roster.lock().begin_making() else { return Ok(()) };
             let pool = Arc::clone(self);
-            let made = host::spawn(&self.thread_name(number), move || pool.work(number));
-            let (handle, refusal) = match made {
-                Ok(handle) => (Some(handle), None),
-                Err(refusal) => (None, Some(refusal)),
-            };
-            self.roster.lock().end_making(number, handle);
-            self.left.notify_all();
-            if let Some(refusal) = refusal {
-                return Err(refusal);
+            match host::spawn(&self.thread_name(number), move || pool.work(number)) {
+                Ok(handle) => self.roster.lock().end_making(number, handle),
+                Err(refusal) => {
+                    let mut roster = self.roster.lock();
+                    let calls = roster.not_made(number, self.available());
+                    drop(roster);
+                    self.carry_out(calls);
+                    self.left.notify_all();
+                    return Err(refusal);
+                }
             }
+            self.left.notify_all();
         }
     }
 

@@ -6,9 +6,10 @@
 //! does all the work as long as its thread keeps up. Copies to and from the caller's memory are
 //! made by the ring's thread, inside the gate (R30).
 //!
-//! `ledger.rs` who is in flight · `lane.rs` what rings and pool share · `worker.rs` the thread of a
-//! ring · `pull.rs` what it takes on · `read.rs`, `write.rs`, `names.rs` the chains · `table.rs`
-//! ops by slot and generation · `habit.rs` what may begin on a ring's thread ·
+//! `seat.rs` whether a ring's thread sleeps · `ledger.rs` who is in flight · `lane.rs` what rings
+//! and pool share · `worker.rs` the thread of a ring · `pull.rs` what it takes on · `read.rs`,
+//! `write.rs`, `names.rs` the chains · `table.rs` ops by slot and generation · `habit.rs` what may
+//! begin on a ring's thread ·
 //! `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
 
 mod habit;
@@ -21,6 +22,7 @@ mod pull;
 mod read;
 mod refusal;
 mod ring;
+mod seat;
 mod table;
 mod worker;
 mod write;
@@ -48,7 +50,7 @@ pub struct UringEngine {
 /// # Errors
 /// The refusal, with its remedy.
 pub fn check() -> Result<(), Refusal> {
-    Ring::new(Shape { ops: 1, slabs: 1 }).map(drop)
+    Ring::new(Shape { ops: 1, slabs: 1 })?.try_enter()
 }
 
 impl UringEngine {
@@ -107,17 +109,16 @@ impl Engine for UringEngine {
         while let Some(number) = self.lane.begin_making() {
             let lane = Arc::clone(&self.lane);
             let name = format!("ucm_posix_{}_r{number}", self.lane.params.index % 100);
-            let made = host::spawn(&name, move || worker::work(lane, number));
-            let (handle, refusal) = match made {
-                Ok(handle) => (Some(handle), None),
-                Err(refusal) => (None, Some(refusal)),
-            };
-            self.lane.end_making(number, handle);
-            if let Some(refusal) = refusal {
-                return Err(refusal);
+            match host::spawn(&name, move || worker::work(lane, number)) {
+                Ok(handle) => self.lane.end_making(handle),
+                Err(error) => self.lane.not_made(number, &error),
             }
         }
-        self.pool.make_threads()
+        let made = self.pool.make_threads();
+        if made.is_err() && self.pool.threads() == 0 {
+            self.lane.make_way();
+        }
+        made
     }
 
     fn abandon(&self, tag: Tag) {

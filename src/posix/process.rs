@@ -65,6 +65,12 @@ pub fn memory_lock_limit() -> Option<u64> {
     getrlimit(Resource::RLIMIT_MEMLOCK).ok().map(|(soft, _)| soft)
 }
 
+/// Threads that this process's user may have, in all its processes.
+#[must_use]
+pub fn thread_limit() -> Option<u64> {
+    getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft)
+}
+
 /// Descriptors that this process may have.
 #[must_use]
 pub fn descriptor_limit() -> Option<u64> {

@@ -20,6 +20,7 @@ use super::effects::Effects;
 use super::hotness::Hotness;
 use super::layout::Layout;
 use super::rules::Rules;
+use super::starved::Starved;
 use super::step::Step;
 use super::task::Tasks;
 use super::types::BlockId;
@@ -62,6 +63,8 @@ pub struct Core {
     pub(super) setting_aside: HashSet<BlockId>,
     /// When the judge wakes next, as far as it knows.
     pub(super) armed: Option<Time>,
+    /// Lanes that get no thread.
+    pub(super) starved: Starved,
     last_chain: u64,
     last_tag: u64,
 }
@@ -120,6 +123,7 @@ impl Core {
             wrong: Vec::new(),
             setting_aside: HashSet::new(),
             armed: None,
+            starved: Starved::default(),
             last_chain: 0,
             last_tag: 0,
             rules,

@@ -35,6 +35,7 @@ mod shared;
 #[cfg(test)]
 mod sim;
 mod space;
+mod starved;
 mod step;
 mod submit;
 mod supervisor;

@@ -117,6 +117,13 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
     if let Err(error) = log::pin(&cores.store) {
         log::emit(Level::Warn, "KV1005", &error.text);
     }
+    // Before anything is made on disk.
+    let wish = Wish {
+        engine: config.engine,
+        direct: config.io_direct,
+        transfers: config.trans_concurrency,
+    };
+    let Choice { kind, reason } = select::choose(wish)?;
     let unfinished = Unfinished::new(config.backends.len());
     let executor = Executor::new(clock.clone(), unfinished.clone(), PROBE_STACK_BYTES);
     let (report, executor) = check(&config, &me, executor, &cores, &clock)?;
@@ -124,12 +131,6 @@ fn open_with(config: Config, lease: log::Lease) -> Result<Store, Error> {
         log::emit(Level::Warn, "KV1007", warning);
     }
     warn_of_shared_sectors(&config, &report);
-    let wish = Wish {
-        engine: config.engine,
-        direct: config.io_direct,
-        transfers: config.trans_concurrency,
-    };
-    let Choice { kind, reason } = select::choose(wish)?;
     let shared = share(&config, kind, &me, &report, &clock)?;
     let facts = Facts {
         engine: kind,
@@ -235,7 +236,7 @@ fn check(
 }
 
 fn no_thread(name: &str, error: &std::io::Error) -> Error {
-    Error::new(Status::OsError, format!("the thread {name} cannot be made: {error}"))
+    Error::new(Status::OsError, host::thread_refusal(&format!("the thread {name}"), error))
 }
 
 /// What is known of a path that passed its check.

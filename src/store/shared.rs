@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex as Leaf};
 
 use super::core::Core;
 use super::effects::Effects;
@@ -18,6 +18,7 @@ use crate::clock::{Clock, Time};
 use crate::engine::{Engine, EngineKind, Op, Outcome, Source, Tag, Want, host};
 use crate::error::{Error, Status};
 use crate::log;
+use crate::sync::Mutex;
 
 /// Wakes the health threads.
 pub type Wake = Box<dyn Fn() + Send + Sync>;
@@ -32,13 +33,13 @@ pub struct Shared {
     pub alarm: Arc<Alarm>,
     /// The engines as decorated for tests, in the order of the lanes.
     #[cfg(feature = "fault")]
-    pub faults: Mutex<Vec<Arc<crate::engine::fault::FaultEngine>>>,
+    pub faults: Leaf<Vec<Arc<crate::engine::fault::FaultEngine>>>,
     core: Mutex<Core>,
     engines: OnceLock<Vec<Arc<dyn Engine>>>,
     event: Mutex<Option<host::Event>>,
-    quiet: Mutex<bool>,
+    quiet: Leaf<bool>,
     became_quiet: Condvar,
-    recovery: Mutex<Option<Wake>>,
+    recovery: Leaf<Option<Wake>>,
 }
 
 impl Shared {
@@ -50,13 +51,13 @@ impl Shared {
             mask,
             alarm,
             #[cfg(feature = "fault")]
-            faults: Mutex::default(),
+            faults: Leaf::default(),
             core: Mutex::new(core),
             engines: OnceLock::new(),
             event: Mutex::new(None),
-            quiet: Mutex::new(false),
+            quiet: Leaf::new(false),
             became_quiet: Condvar::new(),
-            recovery: Mutex::new(None),
+            recovery: Leaf::new(None),
         }
     }
 

@@ -6,13 +6,12 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::collector::Collector;
 use super::shared::Shared;
 use crate::clock::{Clock, Time};
 use crate::engine::host;
 use crate::log::{self, Level};
+use crate::sync::{Condvar, Mutex};
 
 /// The thread's name.
 const NAME: &str = "ucm_posix_sup";
@@ -77,7 +76,7 @@ impl Alarm {
                 None => self.changed.wait(&mut state),
                 Some(armed) => {
                     // A time-out is found out by the clock, above.
-                    let _woken = self.changed.wait_for(&mut state, armed.since(now));
+                    self.changed.wait_for(&mut state, armed.since(now));
                 }
             }
         }
@@ -104,9 +103,10 @@ impl Supervisor {
         let for_thread = Arc::clone(&alarm);
         let thread = host::spawn(NAME, move || {
             pin(&cores);
+            let mut starved = Vec::new();
             while for_thread.wait() {
                 let Some(shared) = shared.upgrade() else { return };
-                round(&shared, &collector, &for_thread);
+                round(&shared, &collector, &for_thread, &mut starved);
             }
         })?;
         Ok(Supervisor { alarm, thread })
@@ -132,18 +132,62 @@ pub fn pin(cores: &[usize]) {
     }
 }
 
-fn round(shared: &Shared, collector: &Arc<Collector>, alarm: &Alarm) {
+/// `starved`: the lanes whose threads were refused in the last round.
+fn round(shared: &Shared, collector: &Arc<Collector>, alarm: &Alarm, starved: &mut Vec<usize>) {
     if let Some(due) = collector.look() {
         alarm.arm(due);
     }
-    for engine in shared.engines() {
-        if let Err(error) = engine.make_threads() {
-            let text = format!("a worker thread cannot be made, trying again: {error}");
-            log::emit(Level::Error, "KV1006", &text);
-            alarm.arm(shared.clock.now().plus(RETRY_THREAD));
+    let before = std::mem::take(starved);
+    for (lane, engine) in shared.engines().iter().enumerate() {
+        match engine.make_threads() {
+            Err(error) => {
+                let text = host::thread_refusal("a worker thread", &error);
+                log::emit(Level::Error, "KV1006", &format!("trying again: {text}"));
+                alarm.arm(shared.clock.now().plus(RETRY_THREAD));
+                starved.push(lane);
+                let any = engine.threads() > 0;
+                shared.with(|core, now, fx| core.threads_refused(lane, any, &text, now, fx));
+            }
+            Ok(()) if before.contains(&lane) => shared.with(|core, _, _| core.threads_made(lane)),
+            Ok(()) => {}
         }
     }
     if let Some(next) = shared.with(super::core::Core::judge) {
         alarm.arm(next);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc as Shared;
+
+    /// Two bells and a stop: every ring is answered by a round that begins after it, and the last
+    /// word is the stop.
+    #[test]
+    fn loom_every_ring_is_followed_by_a_round() {
+        loom::model(|| {
+            let alarm = Shared::new(Alarm::new(Clock::monotonic()));
+            let work = Shared::new(Mutex::new(0));
+            let ringers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (alarm, work) = (Shared::clone(&alarm), Shared::clone(&work));
+                    loom::thread::spawn(move || {
+                        *work.lock() += 1;
+                        alarm.ring();
+                    })
+                })
+                .collect();
+            let mut done = 0;
+            while done < 2 {
+                assert!(alarm.wait());
+                done += std::mem::take(&mut *work.lock());
+            }
+            for ringer in ringers {
+                ringer.join().unwrap();
+            }
+            alarm.stop();
+            assert!(!alarm.wait());
+        });
     }
 }

@@ -260,7 +260,10 @@ impl Core {
     }
 
     pub(super) fn limit_error(&self, what: &str) -> Error {
-        Error::new(Status::Timeout, format!("the {what}'s time limit passed"))
+        Error::new(
+            Status::Timeout,
+            format!("the {what}'s time limit passed{}", self.starved.because()),
+        )
     }
 
     /// A call's limit passed while a commit that it waits for goes on.

@@ -26,6 +26,8 @@ pub enum Reaper {
     None,
     /// The supervisor is to make it.
     Wanted,
+    /// It could not make it: nothing more is submitted.
+    Refused,
     /// It runs, or is being made.
     Running,
 }

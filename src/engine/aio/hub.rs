@@ -75,7 +75,12 @@ impl Hub {
 
     /// A context is there, or is made. The reaper is asked for with it.
     pub fn has_context(&self) -> bool {
-        self.context().is_some()
+        self.desk.lock().reaper != Reaper::Refused && self.context().is_some()
+    }
+
+    /// No context is made for some time.
+    pub fn refuse_for_a_while(&self) {
+        *self.refused_until.lock() = Some(self.lane.clock.now().plus(REFUSED_FOR));
     }
 
     fn context(&self) -> Option<Arc<Context>> {

@@ -29,22 +29,54 @@ impl Hub {
         let handles = std::mem::take(&mut desk.handles);
         let (ended, alive) = handles.into_iter().partition(JoinHandle::is_finished);
         desk.handles = alive;
-        let made = match (desk.reaper, &desk.context) {
-            (Reaper::Wanted, Some(context)) => {
+        let context = desk.context.clone();
+        let made = match (desk.reaper, &context) {
+            (Reaper::Wanted | Reaper::Refused, Some(context)) => {
                 let (hub, context) = (Arc::clone(self), Arc::clone(context));
                 let name = format!("ucm_posix_{}_aio", self.index % 100);
                 // Under the lock, so that it cannot end before its handle is kept.
-                host::spawn(&name, move || hub.reaper_life(context)).map(|handle| {
-                    desk.handles.push(handle);
-                    desk.reaper = Reaper::Running;
-                    desk.reapers += 1;
-                })
+                match host::spawn(&name, move || hub.reaper_life(context)) {
+                    Ok(handle) => {
+                        desk.handles.push(handle);
+                        desk.reaper = Reaper::Running;
+                        desk.reapers += 1;
+                        Ok(())
+                    }
+                    Err(refusal) => {
+                        desk.reaper = Reaper::Refused;
+                        Err(refusal)
+                    }
+                }
             }
             _ => Ok(()),
         };
         drop(desk);
         join_all(ended);
+        if let (Err(_), Some(context)) = (&made, context) {
+            self.do_without(&context);
+        }
         made
+    }
+
+    /// There is no thread for a reaper: the workers end what was submitted, and the context goes
+    /// with the last of it. Takes no file and waits for nothing.
+    fn do_without(&self, context: &Context) {
+        let mut events = [Event::default(); BATCH];
+        let mut flights = Vec::new();
+        if let Ok(got) = context.events(&mut events, Some(Duration::ZERO)) {
+            self.take(got, &mut flights);
+        }
+        self.hand_over(flights);
+        let mut desk = self.desk.lock();
+        if desk.in_kernel() || desk.airborne() > 0 {
+            return;
+        }
+        desk.reaper = Reaper::None;
+        let context = desk.context.take();
+        drop(desk);
+        self.refuse_for_a_while();
+        drop(context);
+        self.left.notify_all();
     }
 
     fn reaper_life(&self, context: Arc<Context>) {

@@ -121,6 +121,8 @@ pub(super) struct Roster {
     early: Vec<Tag>,
     /// Threads that the supervisor was asked for and has not made.
     asked: usize,
+    /// Threads that it could not make: still wanted, but nobody is on his way.
+    refused: usize,
     /// Threads that are being made.
     making: usize,
     /// Threads alive, those of abandoned ops included.
@@ -148,6 +150,7 @@ impl Roster {
             dry: 0,
             early: Vec::new(),
             asked: 0,
+            refused: 0,
             making: 0,
             threads: 0,
             abandoned: 0,
@@ -234,7 +237,8 @@ impl Roster {
             missing -= 1;
             calls.wake.push(parker);
         }
-        let more = missing.min(self.room().saturating_sub(self.asked));
+        let wanted = self.asked + self.refused;
+        let more = missing.saturating_sub(self.refused).min(self.room().saturating_sub(wanted));
         self.asked += more;
         calls.ring = more > 0;
         calls

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,9 +14,10 @@ use parking_lot::{Condvar, Mutex};
 use super::habit::Habit;
 use super::ledger::{Ledger, Missed};
 use super::refusal::Refusal;
+use super::seat::{Call, Seat};
 use crate::clock::{Clock, Time};
 use crate::engine::buffers::{Buffer, Buffers};
-use crate::engine::pool::Pool;
+use crate::engine::pool::{Pool, join_all};
 use crate::engine::psync::Tried;
 use crate::engine::{EngineParams, Op, Source, Tag};
 use crate::log::{self, Level};
@@ -31,19 +32,6 @@ const REFUSED_FOR: Duration = Duration::from_secs(1);
 /// Workers that begin then at once.
 const WORKERS_WITHOUT_RING: usize = 8;
 
-/// No thread.
-const ABSENT: u8 = 0;
-/// The supervisor was asked for one.
-const ASKED: u8 = 1;
-/// It is being made.
-const MAKING: u8 = 2;
-/// It looks for work before it sleeps.
-const AWAKE: u8 = 3;
-/// It sleeps in the kernel.
-const ASLEEP: u8 = 4;
-/// It must look once more.
-const TOLD: u8 = 5;
-
 thread_local! {
     /// Which ring of which lane this thread is: the lane's address and the number.
     static OWN: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
@@ -51,8 +39,8 @@ thread_local! {
 
 /// One ring's place in the lane.
 #[derive(Debug, Default)]
-struct Seat {
-    state: AtomicU8,
+struct Ring {
+    seat: Seat,
     /// Wakes the thread out of the kernel. There while the thread is.
     event: Mutex<Option<Arc<OwnedFd>>>,
 }
@@ -96,8 +84,10 @@ pub(super) struct Lane {
     /// How many ops the pool has. Written under the lock of `threads`.
     handed: AtomicUsize,
     pool: OnceLock<Arc<Pool>>,
-    seats: Vec<Seat>,
+    rings: Vec<Ring>,
     stopping: AtomicBool,
+    /// The rings leave as soon as they have nothing in the kernel.
+    aside: AtomicBool,
     /// Until when no ring is tried, in nanoseconds of the clock; 0: rings can be made.
     refused_until: AtomicU64,
     threads: Mutex<Threads>,
@@ -120,8 +110,9 @@ impl Lane {
             crowded: AtomicBool::new(false),
             handed: AtomicUsize::new(0),
             pool: OnceLock::new(),
-            seats: (0..cores.min(RINGS_MAX)).map(|_| Seat::default()).collect(),
+            rings: (0..cores.min(RINGS_MAX)).map(|_| Ring::default()).collect(),
             stopping: AtomicBool::new(false),
+            aside: AtomicBool::new(false),
             refused_until: AtomicU64::new(0),
             threads: Mutex::default(),
             changed: Condvar::new(),
@@ -180,27 +171,16 @@ impl Lane {
 
     /// Makes a ring look for work. Costs a system call only where its thread sleeps.
     pub(super) fn rouse(&self, number: usize) {
-        let Some(seat) = self.seats.get(number) else { return };
-        let mut seen = seat.state.load(Ordering::Acquire);
-        loop {
-            let next = match seen {
-                ABSENT if self.stopping() => return,
-                ABSENT => ASKED,
-                AWAKE | ASLEEP => TOLD,
-                _ => return,
-            };
-            let swap = seat.state.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Acquire);
-            match swap {
-                Ok(ABSENT) => return (self.params.bell)(),
-                Ok(ASLEEP) => return self.signal(seat),
-                Ok(_) => return,
-                Err(other) => seen = other,
-            }
+        let Some(ring) = self.rings.get(number) else { return };
+        match ring.seat.rouse(|| self.stopping()) {
+            Call::Nothing => {}
+            Call::Ring => (self.params.bell)(),
+            Call::Signal => self.signal(ring),
         }
     }
 
-    fn signal(&self, seat: &Seat) {
-        if let Some(event) = &*seat.event.lock() {
+    fn signal(&self, ring: &Ring) {
+        if let Some(event) = &*ring.event.lock() {
             eventfd::signal(event);
         }
     }
@@ -208,38 +188,37 @@ impl Lane {
     /// A ring's thread begins.
     pub(super) fn take_seat(&self, number: usize, event: Arc<OwnedFd>) {
         OWN.set((std::ptr::from_ref(self).addr(), number));
-        *self.seats[number].event.lock() = Some(event);
-        self.seats[number].state.store(AWAKE, Ordering::Release);
+        *self.rings[number].event.lock() = Some(event);
+        self.rings[number].seat.begin_look();
     }
 
     /// The thread looks for work now; what is told from here on makes it look again.
     pub(super) fn begin_look(&self, number: usize) {
-        self.seats[number].state.store(AWAKE, Ordering::SeqCst);
+        self.rings[number].seat.begin_look();
     }
 
     /// The thread is about to sleep. `false`: it was told to look again.
     pub(super) fn fall_asleep(&self, number: usize) -> bool {
-        self.swap(number, AWAKE, ASLEEP)
+        self.rings[number].seat.fall_asleep()
     }
 
     /// The thread has slept long enough for nothing, and leaves. `false`: it was just woken.
     pub(super) fn retire(&self, number: usize) -> bool {
-        self.swap(number, ASLEEP, ABSENT)
+        self.rings[number].seat.retire()
     }
 
-    fn swap(&self, number: usize, from: u8, to: u8) -> bool {
-        let state = &self.seats[number].state;
-        state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    fn refuse_for_a_while(&self) {
+        let until = self.clock.now().plus(REFUSED_FOR);
+        let nanos = u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX);
+        self.refused_until.store(nanos, Ordering::Release);
     }
 
     /// No ring could be made: the pool takes over for a while.
     pub(super) fn refused(&self, number: usize, refusal: &Refusal) {
-        let until = self.clock.now().plus(REFUSED_FOR);
-        let nanos = u64::try_from(until.0.as_nanos()).unwrap_or(u64::MAX);
-        self.refused_until.store(nanos, Ordering::Release);
+        self.refuse_for_a_while();
         let text = format!("no ring for backend {}: {refusal}", self.params.index);
         log::emit(Level::Warn, "KV1010", &text);
-        self.seats[number].state.store(ABSENT, Ordering::SeqCst);
+        self.rings[number].seat.vacate();
         self.wake_pool(WORKERS_WITHOUT_RING);
     }
 
@@ -293,32 +272,58 @@ impl Lane {
 
     /// The numbers of rings that the supervisor was asked for.
     pub(super) fn begin_making(&self) -> Option<usize> {
-        let number = (0..self.seats.len()).find(|at| self.swap(*at, ASKED, MAKING))?;
+        let number = self.rings.iter().position(|ring| ring.seat.begin_making())?;
         if self.stopping() {
-            self.seats[number].state.store(ABSENT, Ordering::SeqCst);
+            self.rings[number].seat.vacate();
             return None;
         }
+        self.aside.store(false, Ordering::SeqCst);
         self.threads.lock().alive += 1;
         Some(number)
     }
 
-    /// The thread was made, or could not be.
-    pub(super) fn end_making(&self, number: usize, handle: Option<JoinHandle<()>>) {
-        let mut threads = self.threads.lock();
-        match handle {
-            Some(handle) => threads.handles.push(handle),
-            None => {
-                threads.alive -= 1;
-                self.seats[number].state.store(ASKED, Ordering::SeqCst);
+    /// The thread was made.
+    pub(super) fn end_making(&self, handle: JoinHandle<()>) {
+        self.threads.lock().handles.push(handle);
+        self.changed.notify_all();
+    }
+
+    /// The thread could not be made.
+    pub(super) fn not_made(&self, number: usize, error: &std::io::Error) {
+        let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+        let asked = "the thread of a ring".to_owned();
+        self.refused(number, &Refusal { call: "clone", errno, asked });
+        self.left();
+    }
+
+    /// The pool has no thread and gets none, and the rings need it: they leave, so that it gets one
+    /// of theirs and does the work.
+    pub(super) fn make_way(&self) {
+        if self.alive() > 0 {
+            self.refuse_for_a_while();
+            self.aside.store(true, Ordering::SeqCst);
+            // Only those that there are.
+            for ring in &self.rings {
+                if ring.seat.rouse(|| true) == Call::Signal {
+                    self.signal(ring);
+                }
             }
         }
-        drop(threads);
-        self.changed.notify_all();
+    }
+
+    /// Whether the ring, which has nothing in the kernel, leaves.
+    pub(super) fn steps_aside(&self, number: usize) -> bool {
+        let leaves = self.aside.load(Ordering::SeqCst);
+        if leaves {
+            self.rings[number].seat.vacate();
+            self.wake_pool(WORKERS_WITHOUT_RING);
+        }
+        leaves
     }
 
     /// A ring's thread ends now. Its seat may have another one already.
     pub(super) fn leave(&self, number: usize, event: &Arc<OwnedFd>) {
-        let mut slot = self.seats[number].event.lock();
+        let mut slot = self.rings[number].event.lock();
         if slot.as_ref().is_some_and(|other| Arc::ptr_eq(other, event)) {
             *slot = None;
         }
@@ -350,8 +355,8 @@ impl Lane {
 
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
-        for number in 0..self.seats.len() {
-            if !self.swap(number, ASKED, ABSENT) {
+        for (number, ring) in self.rings.iter().enumerate() {
+            if !ring.seat.withdraw() {
                 self.rouse(number);
             }
         }
@@ -387,12 +392,5 @@ impl Lane {
         drop(threads);
         join_all(handles);
         self.pool.get().is_none_or(|pool| pool.join(end.map(left)))
-    }
-}
-
-fn join_all(ended: Vec<JoinHandle<()>>) {
-    for thread in ended {
-        // A thread that panicked has ended as well, which is all that is asked here.
-        let _panic = thread.join();
     }
 }

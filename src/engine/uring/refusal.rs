@@ -47,6 +47,11 @@ impl Refusal {
                  posix_data_trans_concurrency",
                 limit(process::memory_lock_limit())
             ),
+            libc::EAGAIN => format!(
+                "RLIMIT_NPROC is {} (ulimit -u, all threads of this user); the cgroup's pids.max \
+                 limits threads too",
+                limit(process::thread_limit())
+            ),
             libc::EMFILE | libc::ENFILE => format!(
                 "RLIMIT_NOFILE is {}; raise it (ulimit -n)",
                 limit(process::descriptor_limit())

@@ -189,6 +189,18 @@ impl Ring {
         }
     }
 
+    /// Whether the ring may be entered at all: a filter may allow making it and forbid this.
+    pub(super) fn try_enter(&mut self) -> Result<(), Refusal> {
+        match self.enter_raw() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Refusal {
+                call: "io_uring_enter",
+                errno: error.raw_os_error().unwrap_or(libc::EINVAL),
+                asked: "nothing".into(),
+            }),
+        }
+    }
+
     fn enter_raw(&mut self) -> Result<usize, Error> {
         let queued = u32::try_from(self.uring.submission().len()).unwrap_or(u32::MAX);
         let flags = EnterFlags::GETEVENTS.bits();

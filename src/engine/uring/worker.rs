@@ -120,7 +120,7 @@ impl Worker {
             self.ring.limit_workers(self.lane.habit.few().then_some(WORKERS));
             self.pull();
             let idle = self.table.busy() == 0;
-            if idle && self.lane.stopping() {
+            if idle && (self.lane.stopping() || self.lane.steps_aside(self.number)) {
                 return;
             }
             if idle {

@@ -6,6 +6,8 @@
 //! release.
 
 mod checks;
+#[cfg(loom)]
+mod event;
 mod exact;
 mod kernel;
 mod model;

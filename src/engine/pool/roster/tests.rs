@@ -47,6 +47,25 @@ fn no_more_threads_are_asked_for_than_there_is_work_or_room() {
 }
 
 #[test]
+fn a_thread_that_cannot_be_made_is_nobody_on_his_way() {
+    let (mut roster, workers) = roster(4, 1, 1);
+    let claim = roster.claim().unwrap();
+    assert_eq!(settle(&mut roster, &workers[0], &claim, None).0, Next::Park);
+    // The idle one is woken, and three more are asked for.
+    assert_eq!((roster.arrived(4, true, Look::Both).wake.len(), roster.asked), (1, 3));
+    let number = roster.begin_making().unwrap();
+    assert!(roster.not_made(number, true).wake.is_empty());
+    let claim = roster.claim().unwrap();
+    assert_eq!(settle(&mut roster, &workers[0], &claim, None).0, Next::Park);
+    // What comes later is for whoever idles; the three are not asked for again at once.
+    let calls = roster.arrived(2, true, Look::Both);
+    assert_eq!((calls.wake.len(), calls.ring), (1, false));
+    // The supervisor tries again what is still needed.
+    roster.arrived(5, true, Look::Both);
+    assert!(roster.begin_making().is_some());
+}
+
+#[test]
 fn threads_that_nobody_needs_any_more_are_not_made() {
     let (mut roster, workers) = roster(4, 1, 1);
     roster.arrived(3, true, Look::Both);

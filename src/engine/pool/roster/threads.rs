@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::super::Parker;
-use super::{Member, Roster};
+use super::super::{Look, Parker};
+use super::{Calls, Member, Roster};
 
 impl Roster {
     /// A parked worker's idle time is over. `false`: somebody woke it first.
@@ -22,7 +22,9 @@ impl Roster {
     /// The supervisor makes one of the threads that were asked for, if one is still needed: its
     /// number.
     pub(in crate::engine::pool) fn begin_making(&mut self) -> Option<usize> {
-        let needed = self.asked.min(self.waiting.saturating_sub(self.seeking)).min(self.room());
+        let wanted = self.asked + self.refused;
+        self.refused = 0;
+        let needed = wanted.min(self.waiting.saturating_sub(self.seeking)).min(self.room());
         if needed == 0 || self.stopping {
             self.asked = 0;
             return None;
@@ -39,20 +41,19 @@ impl Roster {
         Some(number)
     }
 
-    /// The thread is there, or could not be made.
-    pub(in crate::engine::pool) fn end_making(
-        &mut self,
-        number: usize,
-        handle: Option<JoinHandle<()>>,
-    ) {
+    /// The thread could not be made, and no other will be for now: whoever idles does the work.
+    pub(in crate::engine::pool) fn not_made(&mut self, number: usize, available: bool) -> Calls {
         self.making -= 1;
-        let Some(handle) = handle else {
-            self.members[number] = None;
-            self.threads -= 1;
-            self.seeking -= 1;
-            self.asked += 1;
-            return;
-        };
+        self.members[number] = None;
+        self.threads -= 1;
+        self.seeking -= 1;
+        self.refused = std::mem::take(&mut self.asked) + 1;
+        self.rouse(available, Look::Both)
+    }
+
+    /// The thread is there.
+    pub(in crate::engine::pool) fn end_making(&mut self, number: usize, handle: JoinHandle<()>) {
+        self.making -= 1;
         match self.member(number) {
             Some(member) if !member.left => member.handle = Some(handle),
             _ => {
@@ -87,7 +88,7 @@ impl Roster {
     /// Nothing is pulled any more; gives the parked workers, which are to end.
     pub(in crate::engine::pool) fn stop(&mut self) -> Vec<Arc<Parker>> {
         self.stopping = true;
-        self.asked = 0;
+        (self.asked, self.refused) = (0, 0);
         self.seeking += self.idle.len();
         std::mem::take(&mut self.idle)
     }

@@ -1,0 +1,329 @@
+/* Many and large: shards, tasks, backends, blocks (R3, R26, R34, R38). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "limits.h"
+
+enum { MANY = 100000, THREADS = 4, LIMIT_MS = 240000 };
+
+/* ---- 100,000 shards ---- */
+
+static const shape_t small = {512, 512, 51200}; /* 100 shards */
+
+CASE(shards_100000_in_one_task)
+{
+    kvpath_store_t store = open_shown(config(text("[\"%s\"]", temp_dir()), small, ""));
+    batch_t *blocks = batch(small, 1, MANY / 100, 0);
+    CHECK_EQ(blocks->count, MANY);
+    dump_batch(store, blocks);
+    load_batch(store, blocks);
+    CHECK_EQ(stats_of(store).loaded_shards, MANY);
+    CHECK_EQ(stats_of(store).queued_shards, 0);
+    CHECK_OK(kvpath_close(store));
+}
+
+struct many {
+    kvpath_store_t store;
+    batch_t *blocks;
+    kvpath_task_t *tasks;
+    size_t from, to;
+};
+
+static void *wait_for_many(void *argument)
+{
+    struct many *many = argument;
+    for (size_t at = many->from; at < many->to; at++) {
+        kvpath_task_t task;
+        while ((task = __atomic_load_n(&many->tasks[at], __ATOMIC_ACQUIRE)) == 0) usleep(100);
+        CHECK_OK(kvpath_wait(many->store, task, LIMIT_MS));
+    }
+    return NULL;
+}
+
+/* All are submitted before the last is waited for; whoever waits keeps the results few. */
+CASE(tasks_100000_of_one_shard)
+{
+    kvpath_store_t store = open_shown(config(text("[\"%s\"]", temp_dir()), small, ""));
+    batch_t *blocks = batch(small, 1, MANY / 100, 0);
+    kvpath_task_t *tasks = calloc(MANY, sizeof *tasks);
+    pthread_t threads[THREADS];
+    struct many many[THREADS];
+    CHECK(tasks != NULL);
+    dump_batch(store, blocks);
+    batch_wipe(blocks);
+    for (size_t at = 0; at < THREADS; at++) {
+        size_t share = MANY / THREADS;
+        many[at] = (struct many){store, blocks, tasks, at * share, (at + 1) * share};
+        CHECK(pthread_create(&threads[at], NULL, wait_for_many, &many[at]) == 0);
+    }
+    for (size_t at = 0; at < MANY; at++) {
+        kvpath_task_t task = 0;
+        CHECK_OK(kvpath_load(store, &blocks->shards[at], 1, &task));
+        __atomic_store_n(&tasks[at], task, __ATOMIC_RELEASE);
+    }
+    for (size_t at = 0; at < THREADS; at++) CHECK(pthread_join(threads[at], NULL) == 0);
+    batch_check(blocks);
+    CHECK_EQ(stats_of(store).tasks_finished, MANY + 1);
+    CHECK_OK(kvpath_close(store));
+    free(tasks);
+}
+
+/* Nothing of it runs: all are queued behind one that hangs, one more is refused, and close ends
+ * them all. */
+CASE(shards_100000_queued_and_closed)
+{
+    kvpath_store_t store = open_shown(config(text("[\"%s\"]", temp_dir()), small,
+                                             ", \"max_queued_shards\": 100000"));
+    batch_t *blocks = batch(small, 1, MANY / 100 + 1, 0);
+    kvpath_task_t task = 0, other = 0;
+    batch_fill(blocks);
+    CHECK_STATUS(kvpath_dump(store, blocks->shards, MANY + 1, &task), KVPATH_INVALID_PARAM);
+    CHECK_HAS(kvpath_last_error(), "max_queued_shards");
+    CHECK_EQ(task, 0);
+    CHECK_OK(kvpath_dump(store, blocks->shards, MANY, &task));
+    kvpath_status_t status = kvpath_dump(store, blocks->shards + MANY, 100, &other);
+    CHECK(status == KVPATH_RETRY || status == KVPATH_OK); /* the first ones may have begun */
+    CHECK_OK(kvpath_close(store));
+}
+
+/* ---- 64 backends ---- */
+
+CASE(backends_64)
+{
+    enum { PATHS = 64, BLOCKS = 1024 };
+    static const shape_t shape = {4096, 4096, 4096};
+    const char *storage = temp_dir(), *parent = temp_dir(), *roots = "";
+    size_t threads = thread_count(), used = 0;
+    for (int at = 0; at < PATHS; at++) {
+        const char *path = text("%s/path%02d", parent, at);
+        CHECK(symlink(storage, path) == 0);
+        roots = text("%s%s\"%s\"", roots, at > 0 ? ", " : "", path);
+    }
+    kvpath_store_t store = open_shown(config(text("[%s]", roots), shape, ""));
+    printf("%zu threads idle\n", thread_count() - threads);
+    batch_t *blocks = batch(shape, 1, BLOCKS, 0);
+    dump_batch(store, blocks);
+    load_batch(store, blocks);
+    for (size_t at = 0; at < blocks->count; at++)
+        used += present(store, &blocks->shards[at].block);
+    CHECK_EQ(used, BLOCKS);
+    printf("%zu threads busy\n", thread_count() - threads);
+    check_nothing_counted(store);
+    /* Every path but the last is taken out: its blocks come through that one. */
+    for (int at = 0; at < PATHS - 1; at++)
+        CHECK_OK(kvpath_backend_set(store, text("%s/path%02d", parent, at),
+                                    KVPATH_BACKEND_SET_OUT));
+    load_batch(store, blocks);
+    CHECK_OK(kvpath_close(store));
+    CHECK_EQ(count_files(text("%s/data", storage), NULL), BLOCKS);
+}
+
+/* ---- small and large blocks ---- */
+
+CASE(blocks_of_4_kib_direct)
+{
+    static const shape_t shape = {4096, 4096, 4096};
+    kvpath_store_t store = open_shown(direct_config(temp_dir(), shape, ", \"timeout_ms\": 0"));
+    batch_t *blocks = batch(shape, 1, 2000, 0);
+    dump_batch(store, blocks);
+    load_batch(store, blocks);
+    CHECK_OK(kvpath_close(store));
+}
+
+static const size_t large = (size_t)3 << 30;
+
+/* So much of it is marked: at its ends and around what one call of the kernel can move. */
+static const uint64_t marks[] = {0, 1u << 30, 0x7ffff000u - 4096, 0x7ffff000u, 0x7fffffffu - 8,
+                                 0x80000000u, 0xa0000000u, ((uint64_t)3 << 30) - 8};
+enum { MARKS = sizeof marks / sizeof *marks };
+
+static uint8_t *reserve(void)
+{
+    uint8_t *memory = mmap(NULL, large, PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) SKIP("no 3 GiB of addresses");
+    return memory;
+}
+
+static uint64_t mark_of(size_t at) { return 0xabcdef0123456789u * (at + 1); }
+
+/* A block of 3 GiB that is nothing but holes and marks: moving it costs no disk. */
+static void write_sparse(const char *path)
+{
+    int file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644);
+    CHECK(file >= 0);
+    CHECK(ftruncate(file, (off_t)large) == 0);
+    for (size_t at = 0; at < MARKS; at++) {
+        uint64_t mark = mark_of(at);
+        CHECK(pwrite(file, &mark, sizeof mark, (off_t)marks[at]) == sizeof mark);
+    }
+    close(file);
+}
+
+static void load_3_gib(const char *mode, bool direct)
+{
+    const char *root = temp_dir();
+    const shape_t shape = {large, large, large};
+    kvpath_block_id_t id = block_id(3);
+    const char *extra = text(", \"buffer_mode\": \"%s\"", mode);
+    kvpath_task_t task = 0;
+    kvpath_store_t store = open_shown(
+        direct ? direct_config(root, shape, text("%s, \"timeout_ms\": 0", extra))
+               : config(text("[\"%s\"]", root), shape, extra));
+    uint8_t *memory = reserve();
+    madvise(memory, large, MADV_HUGEPAGE);
+    write_sparse(block_path(root, &id, 0));
+    void *address = memory;
+    kvpath_shard_t shard = {.block = id, .index = 0, .addr_count = 1, .addrs = &address};
+    CHECK_OK(kvpath_load(store, &shard, 1, &task));
+    CHECK_OK(kvpath_wait(store, task, LIMIT_MS));
+    for (size_t at = 0; at < MARKS; at++) {
+        uint64_t mark;
+        memcpy(&mark, memory + marks[at], sizeof mark);
+        if (mark != mark_of(at)) FAIL("the mark at %#llx is wrong", (unsigned long long)marks[at]);
+    }
+    CHECK_EQ(stats_of(store).loaded_bytes, large);
+    CHECK_OK(kvpath_close(store));
+    munmap(memory, large);
+}
+
+static bool room_for(const char *dir, size_t bytes)
+{
+    struct statvfs facts;
+    CHECK(statvfs(dir, &facts) == 0);
+    return (uint64_t)facts.f_bavail * facts.f_frsize > bytes;
+}
+
+static bool memory_for(size_t bytes)
+{
+    long long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return (uint64_t)(pages * page) > bytes;
+}
+
+CASE(block_of_3_gib_loads_isolated)
+{
+    if (!memory_for(large * 2)) SKIP("too little memory");
+    load_3_gib("isolated", true);
+}
+
+CASE(block_of_3_gib_loads_borrowed)
+{
+    if (!memory_for(large * 2)) SKIP("too little memory");
+    load_3_gib("borrowed", true);
+}
+
+/* A dump of memory that was never touched reads the kernel's one page of zeros. */
+CASE(block_of_3_gib_dumps_borrowed)
+{
+    const char *root = temp_dir();
+    const shape_t shape = {large, large, large};
+    kvpath_block_id_t id = block_id(4);
+    kvpath_task_t task = 0;
+    if (!room_for(root, large * 2)) SKIP("too little disk");
+    kvpath_store_t store = open_shown(
+        direct_config(root, shape, ", \"buffer_mode\": \"borrowed\", \"timeout_ms\": 0"));
+    uint8_t *memory = reserve();
+    for (size_t at = 0; at < MARKS; at++) {
+        uint64_t mark = mark_of(at);
+        memcpy(memory + marks[at], &mark, sizeof mark);
+    }
+    void *address = memory;
+    kvpath_shard_t shard = {.block = id, .index = 0, .addr_count = 1, .addrs = &address};
+    CHECK_OK(kvpath_dump(store, &shard, 1, &task));
+    CHECK_OK(kvpath_wait(store, task, LIMIT_MS));
+    int file = open(block_path(root, &id, 0), O_RDONLY);
+    CHECK(file >= 0);
+    CHECK_EQ(lseek(file, 0, SEEK_END), (long long)large);
+    for (size_t at = 0; at < MARKS; at++) {
+        uint64_t mark;
+        CHECK(pread(file, &mark, sizeof mark, (off_t)marks[at]) == sizeof mark);
+        if (mark != mark_of(at)) FAIL("the mark at %#llx is wrong", (unsigned long long)marks[at]);
+    }
+    close(file);
+    CHECK_OK(kvpath_close(store));
+    munmap(memory, large);
+}
+
+/* ---- nothing, and one id over and over ---- */
+
+CASE(nothing_is_a_finished_task)
+{
+    static const shape_t shape = {4096, 4096, 4096};
+    kvpath_store_t store = open_shown(config(text("[\"%s\"]", temp_dir()), shape, ""));
+    enum { TASKS = 1000 };
+    kvpath_task_t tasks[TASKS], listed[TASKS];
+    size_t count = 0;
+    for (size_t at = 0; at < TASKS; at++) {
+        uint8_t finished = 0;
+        if (at % 2 == 0) CHECK_OK(kvpath_load(store, NULL, 0, &tasks[at]));
+        else CHECK_OK(kvpath_dump(store, NULL, 0, &tasks[at]));
+        CHECK_OK(kvpath_check(store, tasks[at], &finished));
+        CHECK_EQ(finished, 1);
+    }
+    CHECK_OK(kvpath_finished(store, listed, TASKS, &count));
+    CHECK_EQ(count, TASKS);
+    for (size_t at = 0; at < TASKS; at++) {
+        CHECK_EQ(listed[at], tasks[at]);
+        CHECK_OK(kvpath_wait_results(store, tasks[at], 0, NULL, 0));
+    }
+    CHECK_OK(kvpath_close(store));
+}
+
+enum { TIMES = 1000 };
+static const shape_t one_block = {4096, 16384, 65536};
+
+struct over {
+    kvpath_store_t store;
+    batch_t *blocks; /* TIMES / THREADS copies of one block's memory */
+    bool dumps;
+};
+
+/* Every shard of one id, in a task of its own each time, all in flight. */
+static void *over_and_over(void *argument)
+{
+    struct over *over = argument;
+    batch_t *blocks = over->blocks;
+    kvpath_task_t tasks[TIMES / THREADS];
+    for (size_t at = 0; at < blocks->blocks; at++) {
+        kvpath_shard_t *shards = &blocks->shards[at * blocks->per_block];
+        if (over->dumps) CHECK_OK(kvpath_dump(over->store, shards, blocks->per_block, &tasks[at]));
+        else CHECK_OK(kvpath_load(over->store, shards, blocks->per_block, &tasks[at]));
+    }
+    for (size_t at = 0; at < blocks->blocks; at++)
+        CHECK_OK(kvpath_wait(over->store, tasks[at], LIMIT_MS));
+    return NULL;
+}
+
+static void one_id(bool dumps)
+{
+    const char *root = temp_dir();
+    kvpath_store_t store = open_shown(config(text("[\"%s\"]", root), one_block, ""));
+    kvpath_block_id_t id = block_id(7);
+    pthread_t threads[THREADS];
+    struct over over[THREADS];
+    if (!dumps) dump_batch(store, batch(one_block, 7, 1, 0));
+    for (size_t at = 0; at < THREADS; at++) {
+        batch_t *blocks = batch(one_block, 7, TIMES / THREADS, 0);
+        for (size_t shard = 0; shard < blocks->count; shard++) blocks->shards[shard].block = id;
+        if (dumps) batch_fill(blocks);
+        over[at] = (struct over){store, blocks, dumps};
+        CHECK(pthread_create(&threads[at], NULL, over_and_over, &over[at]) == 0);
+    }
+    for (size_t at = 0; at < THREADS; at++) CHECK(pthread_join(threads[at], NULL) == 0);
+    for (size_t at = 0; at < THREADS; at++) batch_check(over[at].blocks);
+    check_nothing_counted(store);
+    CHECK_EQ(stats_of(store).unfinished_blocks, 0);
+    CHECK_OK(kvpath_close(store));
+    check_file(block_path(root, &id, 0), &id, one_block.block);
+    CHECK_EQ(count_files(root, ".tmp"), 0);
+}
+
+CASE(one_id_loaded_by_1000_tasks) { one_id(false); }
+CASE(one_id_dumped_by_1000_tasks) { one_id(true); }
