@@ -7,6 +7,8 @@
 #   make filesystems   every engine on ext4, XFS, btrfs, tmpfs and overlayfs, sectors of 512 and 4096
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
+#   make loom   model-checks what threads share; make valgrind runs C tests under memcheck;
+#   make fuzz FUZZ_SECONDS=300 runs each fuzz target so long; make deny checks the dependencies
 #   make setup  only installs what is missing
 
 BUILD ?= build
@@ -42,6 +44,7 @@ test: setup
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo test --locked
+	$(MAKE) loom
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS)
 	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS)
@@ -73,6 +76,42 @@ soak: build
 
 filesystems: bench-build
 	ctest/filesystems.sh $(BENCH_BUILD)/kvbench $(CASES)
+
+# Every order in which threads can meet, up to so many preemptions, at the places where they share
+# something without a lock (src/sync.rs).
+LOOM_MAX_PREEMPTIONS ?= 3
+.PHONY: loom valgrind fuzz deny
+loom: setup
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_DEBUG=false \
+	LOOM_MAX_PREEMPTIONS=$(LOOM_MAX_PREEMPTIONS) \
+	cargo test --locked --lib loom_
+
+# Cases of each kind; slow, so not all of them. psync and AIO: memcheck knows no ring's memory.
+VALGRIND_CASES ?= 'task|commit|transfer.(one_shard|three)|lookup|observe|paths.marker|config.not_json'
+valgrind: build
+	scripts/valgrind.sh $(BUILD) $(VALGRIND_CASES)
+
+# libFuzzer on stable Rust: the coverage that it steers by comes from these flags.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+FUZZ_FLAGS = --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+	-Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+	-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares
+fuzz: setup
+	RUSTFLAGS="$(FUZZ_FLAGS)" cargo build --locked --release --manifest-path fuzz/Cargo.toml \
+		--target $(FUZZ_TARGET)
+	mkdir -p fuzz/corpus/config fuzz/corpus/calls
+	for target in config calls; do \
+		KVPATH_LOG=error fuzz/target/$(FUZZ_TARGET)/release/$$target -max_total_time=$(FUZZ_SECONDS) \
+			-max_len=2048 -len_control=0 -timeout=60 -print_final_stats=1 -artifact_prefix=fuzz/found- \
+			fuzz/corpus/$$target || exit 1; done; \
+	rm -rf /dev/shm/kvpath-fuzz-*
+
+# Advisories need the network.
+DENY_CHECKS ?= licenses bans sources advisories
+deny: setup
+	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
+	cargo deny check $(DENY_CHECKS)
 
 include bench/Makefile
 bench-tools: setup

@@ -1,0 +1,31 @@
+#!/bin/sh
+# Runs C cases of a build under valgrind's memcheck: valgrind.sh BUILD PATTERN. Says which cases ran
+# and stops at the first error. PATTERN is matched against `file.case`.
+set -eu
+build=$1 pattern=$2
+command -v valgrind >/dev/null || { echo "valgrind is not installed" >&2; exit 77; }
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+count=0
+for program in "$build"/ctest/*_plain; do
+    file=$(basename "$program" _plain)
+    case $file in limits_* | dlopen* | hpp_dlopen* | process | routing) continue ;; esac
+    for case in $("$program" 2>&1 | sed -n 's/^  //p'); do
+        echo "$file.$case" | grep -qE "^($pattern)" || continue
+        for engine in psync aio; do
+            echo "memcheck $engine $file.$case"
+            code=0
+            KVPATH_TEST_DIR=$scratch KVPATH_TEST_ENGINE=$engine timeout 600 \
+                valgrind --quiet --error-exitcode=99 --leak-check=full \
+                --errors-for-leak-kinds=definite --show-leak-kinds=definite --fair-sched=yes \
+                "$program" "$case" >"$scratch/out" 2>&1 || code=$?
+            if [ "$code" -ne 0 ] && [ "$code" -ne 77 ]; then
+                cat "$scratch/out"
+                echo "memcheck: $engine $file.$case ended with $code" >&2
+                exit 1
+            fi
+            count=$((count + 1))
+        done
+    done
+done
+echo "memcheck: $count passed, 0 failed"
