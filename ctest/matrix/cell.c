@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "matrix.h"
@@ -80,6 +81,15 @@ static void check_met(cell_t *cell)
 
 /* ---- before, during, after ---- */
 
+/* The first sweep may have looked at a marker; what it saw is believed for up to a second (R24). There
+ * is no event for its end. */
+static void outlast_verdicts(void)
+{
+    struct timespec left = {.tv_sec = 1, .tv_nsec = 100 * 1000 * 1000};
+    while (nanosleep(&left, &left) != 0) {
+    }
+}
+
 static void begin(cell_t *cell)
 {
     rig_t *rig = cell->rig;
@@ -92,6 +102,8 @@ static void begin(cell_t *cell)
     if (cell->operation->at_open && strcmp(cell->fault, "hang") == 0)
         options.extra = text(", \"open_timeout_ms\": %d", OPEN_MS);
     rig_begin(rig, options);
+    if (cell->place == ALL && strstr(cell->operation->pattern, ".kvpath") != NULL)
+        outlast_verdicts();
     cell->block = block_on(rig, PRIMARY, 0);
     if (cell->operation->prepare != NULL) cell->operation->prepare(cell);
     if (!cell->operation->at_open) cell->before = stats_of(rig->store);
@@ -320,20 +332,18 @@ static cell_t cell_of(const operation_t *operation, const entry_t *entry, int pl
                     .flips = strcmp(entry->word, "taken") == 0, .rig = rig};
 }
 
-static void run_quick(const operation_t *operation, const entry_t *entries, int count)
+static void run_quick(const operation_t *operation, const entry_t *entries, int count, rig_t *rig)
 {
-    rig_t rig;
-    rig_mount(&rig, PATHS);
     for (int at = 0; at < count; at++) {
         for (int place = 0; place < PLACES && !takes_time(entries[at].fault); place++) {
-            cell_t cell = cell_of(operation, &entries[at], place, &rig);
+            cell_t cell = cell_of(operation, &entries[at], place, rig);
             if (!cell.want->makes_sense) continue;
             begin(&cell);
             act(&cell);
             end(&cell);
         }
     }
-    for (int at = 0; at < PATHS; at++) CHECK_EQ(faultfs_stop(&rig.fs[at]), 0);
+    for (int at = 0; at < PATHS; at++) CHECK_EQ(faultfs_stop(&rig->fs[at]), 0);
 }
 
 /* The cells of a row that take time, each on a rig of its own. */
@@ -374,10 +384,14 @@ static void end_slow(slow_t *slow)
 void run_row(const char *name, const operation_t *operation)
 {
     static slow_t slow;
+    static rig_t quick;
     entry_t entries[FAULTS_MAX];
     int count = table_row(name, entries);
+    /* Every mount before the first call that hangs: a mount is a fork, and the child closes what
+     * files the store has open on the other mounts, where closing may be what hangs. */
+    rig_mount(&quick, PATHS);
     begin_slow(&slow, operation, entries, count);
-    run_quick(operation, entries, count);
+    run_quick(operation, entries, count, &quick);
     end_slow(&slow);
     if (wrong > 0) FAIL("%s: %d differences from the table", name, wrong);
 }
