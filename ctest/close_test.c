@@ -1,7 +1,10 @@
 /* Closing a store that is in use: R54, R72. */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "check.h"
 
@@ -54,4 +57,29 @@ CASE(close_while_busy)
         CHECK_EQ(count_files(root, ".tmp"), 0);
         CHECK_EQ(thread_count(), 1);
     }
+}
+
+/* R54: lines of the log wait for a stderr that nobody reads; close does not, beyond its limit. */
+CASE(r54_close_ends_in_time_where_stderr_takes_nothing)
+{
+    enum { FULL_READ = 1 << 16 };
+    static uint8_t bytes[FULL_READ];
+    const char *root = temp_dir();
+    int full[2], kept = dup(STDERR_FILENO);
+    CHECK(kept >= 0 && pipe2(full, O_NONBLOCK) == 0);
+    for (size_t piece = sizeof bytes; piece > 0;)
+        if (write(full[1], bytes, piece) < 0) piece /= 2;
+    CHECK(fcntl(full[1], F_SETFL, 0) == 0);
+    CHECK(setenv("KVPATH_LOG", "warn", 1) == 0);
+    CHECK(dup2(full[1], STDERR_FILENO) >= 0);
+    const char *extra = ", \"close_timeout_ms\": 500, \"no_such_key\": 1";
+    kvpath_store_t store = open_root(root, shape, extra);
+    kvpath_status_t status = kvpath_close(store);
+    CHECK(dup2(kept, STDERR_FILENO) >= 0);
+    CHECK_EQ(status, KVPATH_TIMEOUT);
+    CHECK_HAS(kvpath_last_error(), "stderr");
+    /* Read, it lets the thread end. */
+    while (thread_count() > 1)
+        if (read(full[0], bytes, sizeof bytes) < 0) sched_yield();
+    CHECK_OK(kvpath_close(open_root(root, shape, "")));
 }

@@ -50,6 +50,11 @@ impl Delivery {
         now.callback.as_ref().map(|callback| callback.level).or(now.stderr)
     }
 
+    /// Whether a callback is set.
+    pub fn has_callback(&self) -> bool {
+        self.now.lock().callback.is_some()
+    }
+
     /// Sets another callback; the earlier one is not called from now on.
     pub fn replace(&self, callback: Option<Callback>) -> Replaced {
         let mut now = self.now.lock();

@@ -125,17 +125,23 @@ impl Logger {
         Lease { log: Some(self) }
     }
 
-    /// The end of a lease; the last one waits for the thread, at most `limit`.
-    pub fn leave(&'static self, limit: Option<Duration>) {
+    /// The end of a lease; the last one waits for the thread, at most `limit`. `false`: the limit
+    /// passed first.
+    pub fn leave(&'static self, limit: Option<Duration>) -> bool {
         let mut control = self.control.lock();
         control.leases -= 1;
         if control.leases > 0 {
-            return;
+            return true;
         }
         control.cores.clear();
         let stopped = self.stop(&mut control);
         drop(control);
-        stopped.join(limit);
+        stopped.join(limit)
+    }
+
+    /// See [`super::has_callback`].
+    pub fn has_callback(&self) -> bool {
+        self.delivery.has_callback()
     }
 
     /// See [`super::emit`].
@@ -171,7 +177,8 @@ impl Logger {
         drop(control);
         self.delivery.await_return(replaced);
         if let Some(stopped) = stopped {
-            stopped.join(None);
+            // Without a limit it has ended.
+            let _ended = stopped.join(None);
         }
         Ok(())
     }
@@ -284,19 +291,20 @@ impl Logger {
 
 impl Stopped {
     /// Lets the thread end once it has delivered what is queued, and waits for that, at most
-    /// `limit`.
-    fn join(self, limit: Option<Duration>) {
+    /// `limit`. `false`: the limit passed first.
+    fn join(self, limit: Option<Duration>) -> bool {
         drop(self.queue);
         // On the thread itself (a lease that ends inside the callback) waiting would be for ever.
         if let Some(worker) = self.worker.filter(|_| !ON_LOG_THREAD.get()) {
             if let (Some(limit), Some(ended)) = (limit, self.ended)
                 && ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout)
             {
-                return;
+                return false;
             }
             // An error would be a panic of the thread, which has no step that panics.
             drop(worker.thread.join());
         }
+        true
     }
 }
 

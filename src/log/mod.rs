@@ -101,18 +101,18 @@ pub struct Lease {
 
 impl Lease {
     /// As dropping it, but a callback that does not return within `limit` is not waited for: its
-    /// caller may hold what it waits for. The thread then ends by itself.
-    pub fn end_within(mut self, limit: Duration) {
-        if let Some(log) = self.log.take() {
-            log.leave(Some(limit));
-        }
+    /// caller may hold what it waits for; nor is a stderr that takes nothing. The thread then ends
+    /// by itself. Says whether it has ended, if it was to.
+    pub fn end_within(mut self, limit: Duration) -> bool {
+        self.log.take().is_none_or(|log| log.leave(Some(limit)))
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         if let Some(log) = self.log.take() {
-            log.leave(None);
+            // Without a limit it has ended.
+            let _ended = log.leave(None);
         }
     }
 }
@@ -137,6 +137,12 @@ pub fn emit(level: Level, id: &'static str, text: &str) {
 /// earlier callback still set.
 pub fn set_callback(callback: Option<Callback>) -> Result<(), Error> {
     LOG.set_callback(callback)
+}
+
+/// Whether a callback is set: lines go to stderr otherwise.
+#[must_use]
+pub fn has_callback() -> bool {
+    LOG.has_callback()
 }
 
 /// Refuses `function` on the log's own thread.

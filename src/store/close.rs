@@ -12,9 +12,25 @@ use crate::config::Config;
 use crate::error::{Error, Status};
 use crate::log::{self, Level};
 
+/// The log's thread gets this long to end where the limit has passed already.
+const LOG_PATIENCE: Duration = Duration::from_millis(100);
+
 /// What is left of a limit; `None` stays `None`.
 fn left(clock: &Clock, deadline: Option<Time>) -> Option<Duration> {
     deadline.map(|deadline| deadline.since(clock.now()))
+}
+
+/// Ends the log's thread, if nobody else needs it. A stderr that nobody reads may keep it for ever,
+/// and is not waited for beyond the limit. A callback that runs is: what it uses may be freed when
+/// close has returned (R91). Says whether the thread has ended.
+fn end_log(lease: log::Lease, limit: Option<Duration>) -> bool {
+    match limit {
+        Some(left) if !log::has_callback() => lease.end_within(left.max(LOG_PATIENCE)),
+        Some(_) | None => {
+            drop(lease);
+            true
+        }
+    }
 }
 
 impl Threads {
@@ -68,7 +84,11 @@ impl Threads {
         };
         log::emit(Level::Info, "KV1008", "closed");
         drop(self.alive);
-        drop(self.lease);
-        result
+        if end_log(self.lease, left(&clock, deadline)) {
+            return result;
+        }
+        let text =
+            format!("close: stderr took no lines of the log in close_timeout_ms ({limit} ms)");
+        result.and(Err(Error::new(Status::Timeout, text)))
     }
 }

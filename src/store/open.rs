@@ -102,7 +102,7 @@ pub fn open(config: Config) -> Result<Store, Error> {
         Err(error) => {
             log::emit(Level::Error, "KV1002", &format!("open failed: {error}"));
             // Whoever opens may hold a lock that the callback takes.
-            until_told.end_within(TOLD_WITHIN);
+            let _told = until_told.end_within(TOLD_WITHIN);
         }
     }
     result
