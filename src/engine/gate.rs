@@ -148,6 +148,16 @@ mod model {
         });
     }
 
+    /// Revokes; whoever is told that nobody is inside looks at the memory.
+    fn ended(shared: &Shared) -> bool {
+        let alone = shared.gate.revoke();
+        if alone {
+            // SAFETY: nobody writes any more; loom checks that.
+            shared.memory.with(|memory| assert!(unsafe { *memory } <= 1));
+        }
+        alone
+    }
+
     /// The judge and the task's end revoke at once: each knows whether the worker will report.
     #[test]
     fn loom_two_who_revoke_agree() {
@@ -159,8 +169,8 @@ mod model {
             });
             let (worker, other) = (Arc::clone(&shared), Arc::clone(&shared));
             let worker = loom::thread::spawn(move || work(&worker, 1));
-            let other = loom::thread::spawn(move || other.gate.revoke());
-            let mine = shared.gate.revoke();
+            let other = loom::thread::spawn(move || ended(&other));
+            let mine = ended(&shared);
             let theirs = other.join().unwrap();
             worker.join().unwrap();
             let reported = shared.reported.load(Ordering::Acquire);
