@@ -5,7 +5,7 @@
  * reported as stored is there, what was removed is not; every call returns within its limit; and
  * afterwards descriptors, threads and memory are as before.
  *
- * KVPATH_SOAK_SECONDS (20) and KVPATH_SOAK_SEED (1). The faults, the configurations and what each
+ * KVPATH_SOAK_SECONDS (20), KVPATH_SOAK_SEED (1), KVPATH_SOAK_EPOCH (1: the first one). The faults, the configurations and what each
  * thread asks for come from the seed alone; how the threads interleave does not. */
 #ifndef KVPATH_SOAK_H
 #define KVPATH_SOAK_H
@@ -74,11 +74,24 @@ void storm_story(void);
 /* What a worker knows of a block of its own. */
 typedef enum { ABSENT, PRESENT, UNKNOWN } known_t;
 
+enum { HISTORY = 8 };
+
 typedef struct {
     known_t known;
     /* A dump or removal was given up and may still happen, until all is at rest. */
     bool late_dump, late_remove;
+    struct {
+        char call; /* d, l or r */
+        kvpath_status_t status;
+        uint64_t start_us, end_us;
+    } history[HISTORY];
+    unsigned history_count;
 } own_t;
+
+/* ---- history.c ---- */
+
+void history_add(own_t *own, char call, kvpath_status_t status, uint64_t start_us);
+const char *history_text(const own_t *own);
 
 /* What the workers of one epoch have in common. */
 typedef struct {

@@ -297,9 +297,10 @@ CASE(chaos)
     soak.threads = thread_count();
     soak.descriptors = descriptor_count();
     const uint64_t start_us = now_us(), all_us = seconds * 1000000;
-    for (uint64_t epoch = 1; epoch <= WARM_EPOCHS || now_us() < start_us + all_us; epoch++) {
+    const uint64_t first = setting("KVPATH_SOAK_EPOCH", 1), warm = first + WARM_EPOCHS - 1;
+    for (uint64_t epoch = first; epoch <= warm || now_us() < start_us + all_us; epoch++) {
         run_epoch(epoch);
-        if (epoch <= WARM_EPOCHS || now_us() < start_us + all_us / 5)
+        if (epoch <= warm || now_us() < start_us + all_us / 5)
             soak.resident_kib = resident_now();
         if (epoch % TELL_EPOCHS == 0)
             printf("epoch %llu: %zu KiB\n", (unsigned long long)epoch, resident_now());

@@ -25,8 +25,6 @@ kvpath_block_id_t own_id(int worker, unsigned block)
 
 kvpath_block_id_t common_id(unsigned block) { return block_id(block); }
 
-/* ---- blocks ---- */
-
 static bool mixed(const kvpath_block_id_t *id, const uint8_t *bytes)
 {
     const uint8_t writer = bytes[0] ^ content_at(id, 0);
@@ -180,13 +178,15 @@ static void load_blocks(worker_t *worker, const kvpath_block_id_t *ids, own_t *c
     for (unsigned at = 0; at < count; at++) {
         const kvpath_status_t *of = &statuses[at * SHARDS];
         status = of[0] != KVPATH_OK ? of[0] : of[1];
+        if (own != NULL) history_add(own[at], 'l', status, start_us);
         if (status == KVPATH_OK) {
             check_block(&ids[at], blocks->memory + at * BLOCK_BYTES, "a load");
             const bool may = own == NULL || own[at]->known != ABSENT;
             expect(worker, status, may, "a load of a removed block");
         } else if (status == KVPATH_NOT_FOUND) {
-            const bool may = own == NULL || own[at]->known != PRESENT;
-            expect(worker, status, may || storm_fell_off(start_us), "a load of a stored block");
+            const bool may = own == NULL || own[at]->known != PRESENT || storm_fell_off(start_us);
+            expect(worker, status, may,
+                   may ? "a load" : text("a load of a stored block%s", history_text(own[at])));
         } else {
             const bool may = is_error(status) || (cancel && status == KVPATH_CANCELLED);
             expect(worker, status, may, "a load");
@@ -220,6 +220,7 @@ static void dump_block(worker_t *worker, const kvpath_block_id_t *id, own_t *own
         if (status == KVPATH_OK) status = wait_task(worker, task, start_us, statuses, count);
         expect(worker, status, status == KVPATH_OK || dump_error(status), "a dump");
         stored &= status == KVPATH_OK;
+        history_add(own, 'd', status, start_us);
     }
     if (own == NULL) return;
     if (!stored) {
@@ -236,10 +237,12 @@ static void remove_block(worker_t *worker, const kvpath_block_id_t *id, own_t *o
     kvpath_status_t status = kvpath_remove(handle(worker), id, 1);
     within(start_us, worker->epoch->timeout_ms, "remove");
     expect(worker, status, status == KVPATH_OK || is_error(status), "remove");
+    history_add(own, 'r', status, start_us);
     if (own == NULL) return;
-    /* What was given up on one path may still happen, whatever the next one said. */
-    const uint64_t attempt_us = worker->epoch->timeout_ms * 1000 / MOUNTS;
-    const bool late = status != KVPATH_OK || now_us() - start_us >= attempt_us;
+    /* What was given up on one path may still happen, whatever the next one said. An attempt takes
+     * a third of the limit; half of that leaves room for rounding. */
+    const uint64_t long_us = worker->epoch->timeout_ms * 1000 / MOUNTS / 2;
+    const bool late = status != KVPATH_OK || now_us() - start_us >= long_us;
     const bool sure = !late && !own->late_dump && !storm_fell_off(start_us);
     own->late_remove |= late;
     own->known = sure ? ABSENT : UNKNOWN;
@@ -258,11 +261,11 @@ static void look_up(worker_t *worker)
         const known_t known = worker->own[at].known;
         if (found[at] && known == ABSENT) FAIL("lookup found block %s", block_name(&ids[at]));
         if (!found[at] && known == PRESENT && !storm_fell_off(start_us))
-            FAIL("lookup did not find block %s", block_name(&ids[at]));
+            FAIL("lookup did not find block %s%s", block_name(&ids[at]),
+                 history_text(&worker->own[at]));
     }
 }
 
-/* Calls that never wait. */
 static void look_at_health(worker_t *worker)
 {
     kvpath_stats_t stats = {.size = sizeof stats};
@@ -272,9 +275,9 @@ static void look_at_health(worker_t *worker)
     kvpath_status_t status = kvpath_check_health(handle(worker));
     expect(worker, status, status == KVPATH_OK || is_error(status), "check_health");
     status = kvpath_stats(handle(worker), &stats);
-    expect(worker, status, status == KVPATH_OK || status == KVPATH_CLOSED, "stats");
+    expect(worker, status, status == KVPATH_OK || is_error(status), "stats");
     status = kvpath_health(handle(worker), health, MOUNTS, &count);
-    expect(worker, status, status == KVPATH_OK || status == KVPATH_CLOSED, "health");
+    expect(worker, status, status == KVPATH_OK || is_error(status), "health");
     within(start_us, 0, "calls that never wait");
 }
 
@@ -389,7 +392,9 @@ void worker_settle(worker_t *worker, const char *storage)
         const bool there = check_block_file(storage, &id);
         own_t *own = &worker->own[at];
         if (there && own->known == ABSENT) FAIL("removed block %s is there", block_name(&id));
-        if (!there && own->known == PRESENT) FAIL("stored block %s is lost", block_name(&id));
-        *own = (own_t){.known = there ? PRESENT : ABSENT};
+        if (!there && own->known == PRESENT)
+            FAIL("stored block %s is lost%s", block_name(&id), history_text(own));
+        own->known = there ? PRESENT : ABSENT;
+        own->late_dump = own->late_remove = false;
     }
 }

@@ -1,0 +1,33 @@
+/* soak.h: what a worker has lately done with a block of its own, for the text of a failure. */
+#define _GNU_SOURCE
+#include <stdio.h>
+
+#include "soak.h"
+
+void history_add(own_t *own, char call, kvpath_status_t status, uint64_t start_us)
+{
+    if (own == NULL) return;
+    const unsigned at = own->history_count++ % HISTORY;
+    own->history[at].call = call;
+    own->history[at].status = status;
+    own->history[at].start_us = start_us;
+    own->history[at].end_us = now_us();
+}
+
+const char *history_text(const own_t *own)
+{
+    const char *all = "";
+    const unsigned count = own->history_count < HISTORY ? own->history_count : HISTORY;
+    const uint64_t now = now_us();
+    for (unsigned at = own->history_count - count; at < own->history_count; at++) {
+        const unsigned which = at % HISTORY;
+        all = text("%s\n  %.3f to %.3f s before: %s gave %s", all,
+                   (double)(now - own->history[which].start_us) / 1e6,
+                   (double)(now - own->history[which].end_us) / 1e6,
+                   own->history[which].call == 'd'   ? "dump"
+                   : own->history[which].call == 'r' ? "remove"
+                                                     : "load",
+                   kvpath_status_name(own->history[which].status));
+    }
+    return all;
+}
