@@ -196,7 +196,7 @@ static void rig_on_mounts(rig_t *rig, const char *points[2], options_t options)
         mount_at(rig->fs[at].mount, points[at]);
         rig->path[at] = points[at];
     }
-    rig_open(rig, options);
+    rig_begin(rig, options);
 }
 
 /* R35: nothing is kept open, so that a remount works, whatever its device number is. */
