@@ -55,8 +55,8 @@ impl SubmitLimits {
         let openers = self.workers.openers.min(self.transfers).max(1);
         match kind {
             Kind::Remote => (openers, self.metadata),
-            // Nothing was transferred yet: what hangs may be anything. A few removals that hang must
-            // not keep the collector from showing that it lives (R36, R83).
+            // Nothing was transferred yet: what hangs may be anything. A few removals that hang
+            // must not keep the collector from showing that it lives (R36, R83).
             Kind::Unknown => (openers.min(LOCAL_OPENERS), self.metadata),
             Kind::Memory | Kind::Extent | Kind::Local => {
                 let committers = self.workers.committers.max(1);
