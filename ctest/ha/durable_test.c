@@ -185,30 +185,37 @@ static void warm_up(rig_t *rig)
  * through the next path meanwhile, */
 CASE(a_write_that_fails_late_cuts_no_block)
 {
-    rig_t rig;
-    options_t options = patient();
-    options.shape = whole;
-    rig_start(&rig, 2, options);
-    warm_up(&rig);
-    batch_t *block = block_on(&rig, 0, 0);
-    fault(&rig, 0, "write * count=1 hang");
-    CHECK_OK(dump(rig.store, block->shards, block->count));
-    fail_late(&rig);
-    load_right(&rig, block);
-    rig_stop(&rig);
+    for (int buffered = 0; buffered < 2; buffered++) {
+        rig_t rig;
+        options_t options = patient();
+        options.shape = whole;
+        options.buffered = buffered == 1;
+        rig_start(&rig, 2, options);
+        warm_up(&rig);
+        batch_t *block = block_on(&rig, 0, 0);
+        fault(&rig, 0, "write * count=1 hang");
+        CHECK_OK(dump(rig.store, block->shards, block->count));
+        fail_late(&rig);
+        load_right(&rig, block);
+        rig_stop(&rig);
+    }
 }
 
 /* and not the shards that were written before, when another one makes the file long again. */
 CASE(a_write_that_fails_late_cuts_no_shard)
 {
-    rig_t rig;
-    rig_start(&rig, 2, patient());
-    warm_up(&rig);
-    batch_t *block = block_on(&rig, 0, 0);
-    fault(&rig, 0, "write * count=1 hang");
-    CHECK_OK(dump(rig.store, block->shards, 1));
-    fail_late(&rig);
-    CHECK_OK(dump(rig.store, block->shards + 1, 1));
-    load_right(&rig, block);
-    rig_stop(&rig);
+    for (int buffered = 0; buffered < 2; buffered++) {
+        rig_t rig;
+        options_t options = patient();
+        options.buffered = buffered == 1;
+        rig_start(&rig, 2, options);
+        warm_up(&rig);
+        batch_t *block = block_on(&rig, 0, 0);
+        fault(&rig, 0, "write * count=1 hang");
+        CHECK_OK(dump(rig.store, block->shards, 1));
+        fail_late(&rig);
+        CHECK_OK(dump(rig.store, block->shards + 1, 1));
+        load_right(&rig, block);
+        rig_stop(&rig);
+    }
 }

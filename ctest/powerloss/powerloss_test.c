@@ -118,7 +118,8 @@ static void open_image(const char *root, const image_t *image, const known_t *kn
     CHECK(mkdir(root, 0777) == 0);
     world_write(image, root);
     const char *json = text("{\"storage_backends\": \"%s\", \"device_id\": 0, \"tensor_size\": %zu,"
-                            " \"shard_size\": %zu, \"block_size\": %zu, \"data_dir_shard_bytes\": 0,"
+                            " \"shard_size\": %zu, \"block_size\": %zu,"
+                            " \"data_dir_shard_bytes\": 0,"
                             " \"posix_io_engine\": \"psync\", \"io_direct\": false,"
                             /* A lease on the image is of a writer that is gone: not waited for. */
                             " \"posix_gc_cross_instance_lock\": false,"

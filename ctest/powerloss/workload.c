@@ -74,7 +74,7 @@ static void all_is_well(const recording_t *of)
     dump_whole(of, store, 0);
     dump_whole(of, store, 2); /* it is there already */
     if (strcmp(of->sync, "full") == 0) {
-        /* Another writer's block, which is synced by nobody until this store says that it has it. */
+        /* Another writer's block, synced by nobody until this store says that it has it. */
         record_mark(of->record, "foreign %u", 3u);
         other = open_store(config_of(of, "none", 0));
         batch_t *block = filled(3);

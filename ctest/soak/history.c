@@ -14,9 +14,10 @@ void history_add(own_t *own, char call, kvpath_status_t status, uint64_t start_u
     own->history[at].end_us = now_us();
 }
 
-const char *history_text(const own_t *own)
+const char *history_text(const own_t *own, const char *storage, const kvpath_block_id_t *id)
 {
-    const char *all = "";
+    const bool there = exists(block_path(storage, id, 0));
+    const char *all = there ? " (its file is there)" : " (its file is not there)";
     const unsigned count = own->history_count < HISTORY ? own->history_count : HISTORY;
     const uint64_t now = now_us();
     for (unsigned at = own->history_count - count; at < own->history_count; at++) {

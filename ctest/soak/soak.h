@@ -91,10 +91,12 @@ typedef struct {
 /* ---- history.c ---- */
 
 void history_add(own_t *own, char call, kvpath_status_t status, uint64_t start_us);
-const char *history_text(const own_t *own);
+/* Also whether the file is there now. */
+const char *history_text(const own_t *own, const char *storage, const kvpath_block_id_t *id);
 
 /* What the workers of one epoch have in common. */
 typedef struct {
+    const char *storage; /* the directory behind the mounts */
     kvpath_store_t store[STORES];
     uint8_t stamp[STORES]; /* of the blocks that each dumps */
     uint64_t seed;

@@ -43,8 +43,8 @@ static struct {
 static void at_exit(void)
 {
     if (soak.passed) return;
-    fprintf(stderr, "seed %llu, engine %s, epoch %llu; its faults:\n", (unsigned long long)soak.seed,
-            engine(), (unsigned long long)soak.epochs);
+    fprintf(stderr, "seed %llu, engine %s, epoch %llu; its faults:\n",
+            (unsigned long long)soak.seed, engine(), (unsigned long long)soak.epochs);
     storm_story();
 }
 
@@ -197,6 +197,7 @@ static void run_epoch(uint64_t number)
     char json[4096];
     soak.epochs = number;
     epoch = (epoch_t){.seed = soak.seed + number,
+                      .storage = soak.storage,
                       .lock = PTHREAD_MUTEX_INITIALIZER,
                       .changed = PTHREAD_COND_INITIALIZER};
     dice_t roll = dice(epoch.seed, 0);

@@ -1,5 +1,5 @@
-/* soak.h: the faults. A thread adds one after the other, each on one mount for a while. Which, where
- * and how long comes from the seed; at most a few at once, so that there is something left to use. */
+/* soak.h: the faults. A thread adds one after the other, each on one mount for a while. Which,
+ * where and how long comes from the seed; at most a few at once, so that something is left to use. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <ftw.h>

@@ -185,8 +185,8 @@ static void load_blocks(worker_t *worker, const kvpath_block_id_t *ids, own_t *c
             expect(worker, status, may, "a load of a removed block");
         } else if (status == KVPATH_NOT_FOUND) {
             const bool may = own == NULL || own[at]->known != PRESENT || storm_fell_off(start_us);
-            expect(worker, status, may,
-                   may ? "a load" : text("a load of a stored block%s", history_text(own[at])));
+            const char *lost = may ? "" : history_text(own[at], worker->epoch->storage, &ids[at]);
+            expect(worker, status, may, may ? "a load" : text("a load of a stored block%s", lost));
         } else {
             const bool may = is_error(status) || (cancel && status == KVPATH_CANCELLED);
             expect(worker, status, may, "a load");
@@ -262,7 +262,7 @@ static void look_up(worker_t *worker)
         if (found[at] && known == ABSENT) FAIL("lookup found block %s", block_name(&ids[at]));
         if (!found[at] && known == PRESENT && !storm_fell_off(start_us))
             FAIL("lookup did not find block %s%s", block_name(&ids[at]),
-                 history_text(&worker->own[at]));
+                 history_text(&worker->own[at], worker->epoch->storage, &ids[at]));
     }
 }
 
@@ -393,7 +393,7 @@ void worker_settle(worker_t *worker, const char *storage)
         own_t *own = &worker->own[at];
         if (there && own->known == ABSENT) FAIL("removed block %s is there", block_name(&id));
         if (!there && own->known == PRESENT)
-            FAIL("stored block %s is lost%s", block_name(&id), history_text(own));
+            FAIL("stored block %s is lost%s", block_name(&id), history_text(own, storage, &id));
         own->known = there ? PRESENT : ABSENT;
         own->late_dump = own->late_remove = false;
     }

@@ -44,8 +44,9 @@ impl Habit {
         self.seen.load(Ordering::Relaxed) == MEMORY
     }
 
-    /// A direct write needs what only a worker of the pool does (`psync`'s `lengthen`), as far as
-    /// anybody knows.
+    /// A write is for a worker of the pool, as far as anybody knows: a direct one needs what only
+    /// that does (`psync`'s `lengthen`), and on a file that bypasses the page cache by the server's
+    /// wish any write of a ring is a direct one to the kernel.
     pub(super) fn lengthens(&self) -> bool {
         matches!(self.seen.load(Ordering::Relaxed), UNKNOWN | ASKING | FUSE)
     }

@@ -31,7 +31,7 @@ impl Worker {
         }
         let bufferless = transfer.isolated && job.buffer.is_none();
         let whole_pages = transfer.range().aligned(align(transfer)) && transfer.memory.bytes() > 0;
-        let lengthens = transfer.direct && self.lane.habit.lengthens();
+        let lengthens = self.lane.habit.lengthens();
         let in_one_call = transfer.isolated || in_one_call(transfer);
         if bufferless || !whole_pages || lengthens || !in_one_call {
             return self.end(id, Ending::HandOver(Tried::default()));
