@@ -21,28 +21,27 @@ need make build-essential
 need nm binutils
 need cmake cmake
 need pkg-config pkg-config
-# The tests mount a file system of their own, and some of others, check JSON against schemas, and
-# compare the ABI; building and the demo do not.
+# Building and `demo` need no more; `demo-hang` mounts, `wheel` packs. The tests mount file systems
+# of their own and of others, check JSON against schemas, compare the ABI, and try the package.
+mounts=no packs=no for_tests=no
 case "${1:-}" in
-demo | wheel) ;;
-*)
+demo) ;;
+demo-hang) mounts=yes ;;
+wheel) packs=yes ;;
+*) mounts=yes packs=yes for_tests=yes ;;
+esac
+if [ "$mounts" = yes ]; then
     need fusermount3 fuse3
     need bindfs bindfs
-    need abidiff abigail-tools
-    ;;
-esac
-# The Python package and its tests; what they take from PyPI goes into virtual environments.
-case "${1:-}" in
-demo | demo-hang) ;;
-*)
+fi
+if [ "$packs" = yes ]; then
+    # What the package takes from PyPI goes into virtual environments.
     need python3 python3
     python3 -c "import ensurepip, venv" 2>/dev/null || missing="$missing python3-venv"
-    ;;
-esac
-case "${1:-}" in
-demo | demo-hang | wheel) ;;
-*)
+fi
+if [ "$for_tests" = yes ]; then
     PATH="$PATH:/usr/sbin:/sbin"
+    need abidiff abigail-tools
     need mkfs.ext4 e2fsprogs
     need losetup mount
     need unshare util-linux
@@ -50,8 +49,7 @@ demo | demo-hang | wheel) ;;
         "$python" -c "import jsonschema" 2>/dev/null && break
         [ "$python" = python3 ] || missing="$missing python3-jsonschema"
     done
-    ;;
-esac
+fi
 
 rust_is_fine() {
     has cargo && has rustc && at_least "$(rustc --version | cut -d ' ' -f 2)" "$rust_wanted"
@@ -106,7 +104,7 @@ done
 # promtool checks metrics and alert rules. Only the program is taken out of Debian's package: to
 # install that would start a server. Its tests skip where it cannot be had.
 tools="$(dirname "$0")/../target/tools"
-if [ "${1:-}" != demo ] && ! has promtool && ! [ -x "$tools/promtool" ] && has apt-get; then
+if [ "$for_tests" = yes ] && ! has promtool && ! [ -x "$tools/promtool" ] && has apt-get; then
     say "taking promtool out of the Debian package prometheus"
     mkdir -p "$tools"
     scratch=$(mktemp -d)

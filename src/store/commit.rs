@@ -295,7 +295,6 @@ impl Core {
         }
     }
 
-    /// The block has its name. Whoever gave it may not have synced the directory.
     /// There is a file under the final name, whole or not. It was there before the rename
     /// (`taken`), or the temporary was not.
     fn final_there(&mut self, taken: bool, whole: bool) -> Verdict {
@@ -312,6 +311,7 @@ impl Core {
         }
     }
 
+    /// The block has its name. Whoever gave it may not have synced the directory.
     fn renamed(&self) -> Verdict {
         match self.rules.commit_sync {
             CommitSync::Full => Verdict::Next(Step::SyncDir),
