@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Time;
-use crate::posix::linux_aio;
+use crate::posix::medium::{self, BTRFS, EXT4, RAMFS, TMPFS, XFS};
 
 /// How long what was learned stands.
 const FRESH_FOR: Duration = Duration::from_secs(1);
@@ -30,12 +30,6 @@ pub enum Kind {
 }
 
 const KINDS: [Kind; 5] = [Kind::Unknown, Kind::Memory, Kind::Extent, Kind::Local, Kind::Remote];
-
-const TMPFS: i64 = 0x0102_1994;
-const RAMFS: i64 = 0x8584_58f6;
-const EXT4: i64 = 0xef53;
-const XFS: i64 = 0x5846_5342;
-const BTRFS: i64 = 0x9123_683e;
 
 impl Kind {
     fn of(magic: i64) -> Kind {
@@ -110,7 +104,7 @@ impl Habits {
         if !due {
             return None;
         }
-        let kind = Kind::of(linux_aio::file_system(path).ok()?);
+        let kind = Kind::of(medium::file_system(path).ok()?);
         let before = self.kind.swap(kind as u8, Ordering::Relaxed);
         (before != kind as u8).then_some(kind)
     }

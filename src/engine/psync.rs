@@ -22,7 +22,7 @@ use super::pool::{Pool, Ran, Spread};
 use super::{Done, Engine, EngineKind, EngineParams, Op, OpKind, Outcome, Source, Tag};
 use crate::clock::Clock;
 use crate::error::{Cause, Failure, Step};
-use crate::posix::file::Medium;
+use crate::posix::medium::Medium;
 use local::{Released, Wait};
 use most::Most;
 

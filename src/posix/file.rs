@@ -192,7 +192,16 @@ pub fn make_directory(path: &CStr, mode: u32) -> Result<(), i32> {
     retry(|| unsafe { libc::chmod(path.as_ptr(), kept | mode) }).map(drop)
 }
 
-/// Removes an empty directory.
+/// Makes an empty file where there is none.
+pub fn make_file(path: &CStr, mode: u32) -> Result<(), i32> {
+    match create_new(path, false, mode) {
+        Ok(fd) => close(fd),
+        Err(libc::EEXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Removes an empty directory; ENOTEMPTY (on some file systems EEXIST) where it is not.
 pub fn remove_directory(path: &CStr) -> Result<(), i32> {
     // SAFETY: the name is terminated and lives during the call.
     retry(|| unsafe { libc::rmdir(path.as_ptr()) }).map(drop)
@@ -315,33 +324,6 @@ pub fn file_bytes_below(place: &OwnedFd, path: &CStr) -> Result<Option<u64>, i32
 /// What a name is; a symbolic link is followed (storage roots may be links, R3).
 pub fn stat_follow(path: &CStr) -> Result<Info, i32> {
     statx(libc::AT_FDCWD, path, 0, WHOLE)
-}
-
-/// What a file system keeps its files on, as far as its kind tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Medium {
-    /// A device of this host: ext2 to ext4, xfs, btrfs, f2fs.
-    Device,
-    /// This host's memory: tmpfs.
-    Memory,
-    /// Another process of this host (FUSE).
-    Fuse,
-    /// Anything else: the network, another file system.
-    Other,
-}
-
-/// What a file is kept on.
-pub fn medium(path: &CStr) -> Result<Medium, i32> {
-    let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the name is terminated, and `raw` is ours to write during the call.
-    retry(|| unsafe { libc::statfs(path.as_ptr(), raw.as_mut_ptr()) })?;
-    // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
-    Ok(match unsafe { raw.assume_init() }.f_type {
-        0xef53 | 0x5846_5342 | 0x9123_683e | 0xf2f5_2010 => Medium::Device,
-        0x0102_1994 => Medium::Memory,
-        0x6573_5546 => Medium::Fuse,
-        _ => Medium::Other,
-    })
 }
 
 /// Makes a file this long.

@@ -3,7 +3,6 @@
 //! Not libaio, and nothing of its habit of reaping in user space. A [`Context`] names a kernel
 //! object; who may use it until when is its owner's business, the thread that drops it included.
 
-use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::raw::c_long;
 use std::ptr::null_mut;
@@ -236,23 +235,6 @@ pub fn quota() -> Option<(u64, u64)> {
         std::fs::read_to_string(format!("/proc/sys/fs/{name}")).ok()?.trim().parse().ok()
     };
     Some((read("aio-nr")?, read("aio-max-nr")?))
-}
-
-/// The kind of file system that a name is on, by its magic number.
-///
-/// # Errors
-/// errno.
-pub fn file_system(path: &CStr) -> Result<i64, i32> {
-    let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the name is terminated; one struct of ours is written during the call.
-    while unsafe { libc::statfs(path.as_ptr(), raw.as_mut_ptr()) } != 0 {
-        match nix::errno::Errno::last_raw() {
-            libc::EINTR => {}
-            errno => return Err(errno),
-        }
-    }
-    // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
-    Ok(unsafe { raw.assume_init() }.f_type)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ pub mod file;
 pub mod fork;
 pub mod linux_aio;
 pub mod listing;
-pub mod place;
+pub mod medium;
 pub mod process;
 pub mod random;
 pub mod space;

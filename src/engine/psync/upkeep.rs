@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use super::{Job, UNIT};
 use crate::engine::{Done, Outcome, Seen, Surveyor};
 use crate::error::{Failure, Step};
+use crate::posix::file;
 use crate::posix::listing::Listing;
-use crate::posix::{file, place};
 
 impl Job<'_> {
     pub(in crate::engine) fn survey(&self, path: &CStr, to: &dyn Surveyor) -> Outcome {
@@ -41,7 +41,7 @@ impl Job<'_> {
     }
 
     pub(in crate::engine) fn claim(&self, path: &CStr, mode: u32) -> Outcome {
-        match self.step(Step::Mkdir, || place::make_new(path, mode)) {
+        match self.step(Step::Mkdir, || file::make_directory(path, mode)) {
             Ok(()) => UNIT,
             Err(failure) if failure.os() == Some(libc::EEXIST) => Ok(Done::Left),
             Err(failure) => Err(failure),
@@ -49,7 +49,7 @@ impl Job<'_> {
     }
 
     pub(in crate::engine) fn remove_directory(&self, path: &CStr) -> Outcome {
-        match self.step(Step::Remove, || place::remove_directory(path)) {
+        match self.step(Step::Remove, || file::remove_directory(path)) {
             Ok(()) => UNIT,
             Err(failure) if matches!(failure.os(), Some(libc::ENOTEMPTY | libc::EEXIST)) => {
                 Ok(Done::Left)
@@ -62,7 +62,7 @@ impl Job<'_> {
         match self.step(Step::Touch, || file::touch(path)) {
             Err(failure) if failure.os() == Some(libc::ENOENT) && create.is_some() => {
                 let mode = create.unwrap_or_default();
-                self.step(Step::Open, || place::make_file(path, mode))?;
+                self.step(Step::Open, || file::make_file(path, mode))?;
                 self.step(Step::Touch, || file::touch(path))?;
             }
             touched => touched?,

@@ -15,7 +15,8 @@ use super::read::{alignment, given_up, memory_is_aligned, vector};
 use crate::engine::buffers::Buffer;
 use crate::engine::{Done, Outcome, Transfer};
 use crate::error::{Cause, Failure, Step};
-use crate::posix::file::{self, Medium};
+use crate::posix::file;
+use crate::posix::medium::{self, Medium};
 
 /// A part of a transfer that goes through one descriptor.
 struct Part<'a> {
@@ -84,7 +85,7 @@ impl Job<'_> {
         let medium = match self.lane.medium.get() {
             Some(medium) => *medium,
             None => {
-                let medium = self.step(Step::Stat, || file::medium(&transfer.path))?;
+                let medium = self.step(Step::Stat, || medium::medium(&transfer.path))?;
                 *self.lane.medium.get_or_init(|| medium)
             }
         };

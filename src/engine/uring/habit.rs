@@ -10,7 +10,7 @@
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use crate::posix::file::{self, Medium};
+use crate::posix::medium::{self, Medium};
 
 /// Nobody has asked.
 const UNKNOWN: u8 = 0;
@@ -69,7 +69,7 @@ impl Habit {
     pub(super) fn learn(&self, path: &CStr, moved: bool) {
         let seen = match moved {
             false => UNKNOWN,
-            true => match file::medium(path) {
+            true => match medium::medium(path) {
                 Ok(Medium::Device) => LOCAL,
                 Ok(Medium::Memory) => MEMORY,
                 Ok(Medium::Fuse) => FUSE,
