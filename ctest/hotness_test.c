@@ -34,13 +34,21 @@ static void make_old(const char *path)
     CHECK(utimensat(AT_FDCWD, path, times, 0) == 0);
 }
 
-/* One stored block whose file is old. */
-static const char *old_block(kvpath_store_t store, const char *root, batch_t *block)
+/* A store with one block, whose file is old. */
+typedef struct {
+    const char *root, *path;
+    kvpath_store_t store;
+    batch_t *block;
+} old_t;
+
+static old_t old_block(void)
 {
-    const char *path = block_path(root, id_of(block, 0), 0);
-    dump_batch(store, block);
-    make_old(path);
-    return path;
+    old_t old = {.root = temp_dir(), .block = batch(shape, 1, 1, 0)};
+    old.store = open_root(old.root, shape, "");
+    old.path = block_path(old.root, id_of(old.block, 0), 0);
+    dump_batch(old.store, old.block);
+    make_old(old.path);
+    return old;
 }
 
 static void wait_refreshed(const char *path)
@@ -59,39 +67,30 @@ static void wait_refreshed(const char *path)
 
 CASE(a_load_refreshes_its_block)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
-    load_batch(store, block);
-    wait_refreshed(path);
-    CHECK_OK(kvpath_close(store));
+    old_t old = old_block();
+    load_batch(old.store, old.block);
+    wait_refreshed(old.path);
+    CHECK_OK(kvpath_close(old.store));
 }
 
 /* Closing sends off what waits, so nothing has to be waited for. */
 CASE(close_refreshes_what_waits)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
-    load_batch(store, block);
-    CHECK_OK(kvpath_close(store));
-    CHECK(mtime_of(path) > OLD);
+    old_t old = old_block();
+    load_batch(old.store, old.block);
+    CHECK_OK(kvpath_close(old.store));
+    CHECK(mtime_of(old.path) > OLD);
 }
 
 CASE(once_a_minute)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
-    load_batch(store, block);
-    wait_refreshed(path);
-    make_old(path);
-    for (int round = 0; round < 100; round++) load_batch(store, block);
-    CHECK_OK(kvpath_close(store));
-    CHECK_EQ(mtime_of(path), OLD);
+    old_t old = old_block();
+    load_batch(old.store, old.block);
+    wait_refreshed(old.path);
+    make_old(old.path);
+    for (int round = 0; round < 100; round++) load_batch(old.store, old.block);
+    CHECK_OK(kvpath_close(old.store));
+    CHECK_EQ(mtime_of(old.path), OLD);
 }
 
 /* As many as come in a second go in lists; each of them is refreshed. */
@@ -112,50 +111,41 @@ CASE(many_blocks)
 /* Only loads are hits where there are loads; a lookup of an absent block is none anywhere. */
 CASE(a_lookup_is_no_hit_where_transfers_are_on)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
-    CHECK(present(store, id_of(block, 0)));
-    CHECK_OK(kvpath_close(store));
-    CHECK_EQ(mtime_of(path), OLD);
+    old_t old = old_block();
+    CHECK(present(old.store, id_of(old.block, 0)));
+    CHECK_OK(kvpath_close(old.store));
+    CHECK_EQ(mtime_of(old.path), OLD);
 }
 
 CASE(a_lookup_is_a_hit_in_the_role_of_a_scheduler)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
-    CHECK_OK(kvpath_close(store));
-    store = open_store(text("{\"storage_backends\": \"%s\", \"device_id\": -1, "
-                            "\"posix_io_engine\": \"%s\", \"data_dir_shard_bytes\": 0, "
-                            "\"io_direct\": false}",
-                            root, engine()));
+    old_t old = old_block();
+    CHECK_OK(kvpath_close(old.store));
+    old.store = open_store(text("{\"storage_backends\": \"%s\", \"device_id\": -1, "
+                                "\"posix_io_engine\": \"%s\", \"data_dir_shard_bytes\": 0, "
+                                "\"io_direct\": false}",
+                                old.root, engine()));
     kvpath_block_id_t absent = block_id(99);
-    CHECK(!present(store, &absent));
-    CHECK(present(store, id_of(block, 0)));
-    wait_refreshed(path);
-    make_old(path);
-    CHECK(present(store, id_of(block, 0)));
-    CHECK_OK(kvpath_close(store));
-    CHECK_EQ(mtime_of(path), OLD);
+    CHECK(!present(old.store, &absent));
+    CHECK(present(old.store, id_of(old.block, 0)));
+    wait_refreshed(old.path);
+    make_old(old.path);
+    CHECK(present(old.store, id_of(old.block, 0)));
+    CHECK_OK(kvpath_close(old.store));
+    CHECK_EQ(mtime_of(old.path), OLD);
 }
 
 /* R40: who stores what is there already has asked for it. */
 CASE(a_commit_that_finds_the_block_refreshes_it)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
+    old_t old = old_block();
     struct stat before, after;
-    CHECK(stat(path, &before) == 0);
-    dump_batch(store, block);
-    wait_refreshed(path);
-    CHECK(stat(path, &after) == 0);
+    CHECK(stat(old.path, &before) == 0);
+    dump_batch(old.store, old.block);
+    wait_refreshed(old.path);
+    CHECK(stat(old.path, &after) == 0);
     CHECK_EQ(before.st_ino, after.st_ino); /* the first file has stayed */
-    CHECK_OK(kvpath_close(store));
+    CHECK_OK(kvpath_close(old.store));
 }
 
 /* R22: a file of another owner excludes no path. */
@@ -217,12 +207,9 @@ static unsigned long switches_of_supervisor(size_t *workers)
 /* Ten seconds are what the rule is about. */
 CASE(nothing_wakes_while_nothing_is_hot)
 {
-    const char *root = temp_dir();
-    kvpath_store_t store = open_root(root, shape, "");
-    batch_t *block = batch(shape, 1, 1, 0);
-    const char *path = old_block(store, root, block);
-    load_batch(store, block);
-    wait_refreshed(path);
+    old_t old = old_block();
+    load_batch(old.store, old.block);
+    wait_refreshed(old.path);
     size_t workers = 1;
     unsigned long before = 0;
     while (workers > 0) { /* their end is the last thing that rings */
@@ -233,5 +220,5 @@ CASE(nothing_wakes_while_nothing_is_hot)
     before = switches_of_supervisor(&workers);
     sleep(IDLE_S);
     CHECK_EQ(switches_of_supervisor(&workers), before);
-    CHECK_OK(kvpath_close(store));
+    CHECK_OK(kvpath_close(old.store));
 }

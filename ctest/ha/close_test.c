@@ -19,11 +19,6 @@ static void *close_store(void *argument)
     return NULL;
 }
 
-static bool is_closing(void *rig)
-{
-    return kvpath_check_health(((rig_t *)rig)->store) == KVPATH_CLOSED;
-}
-
 static void end_mounts(rig_t *rig)
 {
     for (int at = 0; at < rig->n; at++) CHECK_EQ(faultfs_stop(&rig->fs[at]), 0);

@@ -181,6 +181,17 @@ static bool is_at_rest(void *argument)
 /* How many requests one operation makes is the engine's and the kernel's matter. */
 void wait_at_rest(rig_t *rig) { wait_for("an end of all operations", is_at_rest, rig); }
 
+void *close_aside(void *rig)
+{
+    CHECK_OK(kvpath_close(((rig_t *)rig)->store));
+    return NULL;
+}
+
+bool is_closing(void *rig)
+{
+    return kvpath_check_health(((rig_t *)rig)->store) == KVPATH_CLOSED;
+}
+
 /* ---- threads ---- */
 
 static bool has_threads(void *count) { return thread_count() <= *(size_t *)count; }

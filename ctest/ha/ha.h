@@ -142,6 +142,10 @@ void wait_abandoned(rig_t *rig, int which, uint64_t count);
 void wait_late_results(rig_t *rig, uint64_t count);
 /* Until nothing runs and nothing that was given up is in the kernel. */
 void wait_at_rest(rig_t *rig);
+/* For aside(): closes the rig's store. */
+void *close_aside(void *rig);
+/* For wait_for(): the close of the rig's store has begun. */
+bool is_closing(void *rig);
 uint64_t now_ms(void);
 
 /* Threads of this process by name; `names` ending in `*` stand for all that begin so. */

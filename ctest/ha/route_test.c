@@ -313,17 +313,6 @@ CASE(a_path_that_gives_too_little_is_left)
     }
 }
 
-static void *close_store(void *rig)
-{
-    CHECK_OK(kvpath_close(((rig_t *)rig)->store));
-    return NULL;
-}
-
-static bool is_closing(void *rig)
-{
-    return kvpath_check_health(((rig_t *)rig)->store) == KVPATH_CLOSED;
-}
-
 /* R54: what runs when the store closes ends as it ends; it is not tried again. */
 CASE(no_retry_during_close)
 {
@@ -335,7 +324,7 @@ CASE(no_retry_during_close)
     fault(&rig, 0, "read data/* always hang");
     begin_load(&rig, block);
     wait_hung(&rig, 0, 1, "read");
-    aside_t closing = aside(close_store, &rig);
+    aside_t closing = aside(close_aside, &rig);
     wait_for("the close", is_closing, &rig);
     release_failing(&rig, 0, "EIO");
     join(closing);

@@ -65,10 +65,25 @@ static bool is_removed_or_refused(void *argument)
     return !has_temporary(cell) || fired(cell, last) > 0;
 }
 
-/* It is gone, or the last path that is asked has refused it. */
+static bool is_counted(void *argument)
+{
+    const cell_t *cell = argument;
+    kvpath_stats_t now = stats_of(cell->rig->store);
+    if ((long long)(now.retries - cell->before.retries) < cell->want->retries) return false;
+    for (int nth = 0; nth < PATHS; nth++)
+        if (cell->want->counted[nth] == 'x' &&
+            health_of(cell->rig, candidate(cell, nth)).failures == 0)
+            return false;
+    return true;
+}
+
+/* It is gone, or the last path that is asked has refused it. Nobody waits for a drop, and the
+ * storage sees a call before the store has its answer: so what is counted is waited for too, and
+ * compared with the table afterwards, which finds what is too much. */
 static void settle_drop(cell_t *cell)
 {
     wait_for("the removal", is_removed_or_refused, cell);
+    wait_for("the removal to be counted", is_counted, cell);
     if (!cell->slow) wait_at_rest(cell->rig);
 }
 

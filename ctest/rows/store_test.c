@@ -129,24 +129,13 @@ CASE(path_recovers)
 
 /* ---- the store ---- */
 
-static void *close_store(void *rig)
-{
-    CHECK_OK(kvpath_close(((rig_t *)rig)->store));
-    return NULL;
-}
-
-static bool is_closing(void *rig)
-{
-    return kvpath_check_health(((rig_t *)rig)->store) == KVPATH_CLOSED;
-}
-
 CASE(close_busy)
 {
     rig_t rig;
     hang_one(&rig, (options_t){0});
     batch_t *second = block_on(&rig, 0, 1);
     begin_load(&rig, second);
-    aside_t closing = aside(close_store, &rig);
+    aside_t closing = aside(close_aside, &rig);
     wait_for("the close", is_closing, &rig);
     let_go(&rig);
     join(closing);
@@ -169,7 +158,7 @@ CASE(close_hangs)
     CHECK_EQ(faultfs_stop(&rig.fs[0]), 0);
     /* Without a limit it waits. */
     hang_one(&rig, (options_t){0});
-    aside_t closing = aside(close_store, &rig);
+    aside_t closing = aside(close_aside, &rig);
     wait_for("the close", is_closing, &rig);
     CHECK_EQ(hung(&rig, 0), 1);
     let_go(&rig);
