@@ -197,9 +197,14 @@ static int count_entry(const char *path, const struct stat *what, int type, stru
 
 size_t count_files(const char *dir, const char *part)
 {
-    counted_part = part;
-    counted = 0;
-    CHECK(nftw(dir, count_entry, 16, FTW_PHYS) == 0);
+    /* A directory that goes meanwhile, as the lease of collection does, ends the walk. */
+    int walked;
+    do {
+        counted_part = part;
+        counted = 0;
+        walked = nftw(dir, count_entry, 16, FTW_PHYS);
+    } while (walked != 0 && errno == ENOENT && access(dir, F_OK) == 0);
+    CHECK(walked == 0);
     return counted;
 }
 
