@@ -22,7 +22,7 @@ static bool has_no_room(void *argument)
 CASE(room_of_a_mount_that_hangs)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .threshold = 1, .timeout_ms = 4000});
+    rig_start(&rig, 2, (options_t){.shape = whole, .threshold = 1, .timeout_ms = 12000});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
     CHECK(!has_no_room(&rig));
