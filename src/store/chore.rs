@@ -10,6 +10,7 @@ use super::collector::tally::{Plan, Tally};
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::{Layout, QUARANTINE};
+use super::step::MARKER_FRESH_FOR_CREATION;
 use super::submit::closed;
 use super::task::Cell;
 use super::types::BlockId;
@@ -101,9 +102,21 @@ impl Chore {
         }
     }
 
-    /// It makes a name, or believes a directory's emptiness: the path must show the storage (R24).
-    pub fn needs_marker(&self) -> bool {
-        matches!(self, Chore::Claim(_) | Chore::Stamp { create: true, .. } | Chore::Survey(_))
+    /// How old a right marker may be (R24), where the path must show the storage: what makes a name,
+    /// or believes that there is none. For the lease none is young enough: two may hold it that see
+    /// different file systems, and only one would be told (R83).
+    pub fn marker_age(&self) -> Option<Duration> {
+        match self {
+            Chore::Claim(_) | Chore::Stamp { create: true, .. } | Chore::List { .. } => {
+                Some(Duration::ZERO)
+            }
+            Chore::Survey(_) => Some(MARKER_FRESH_FOR_CREATION),
+            Chore::Stamp { create: false, .. }
+            | Chore::RemoveCold { .. }
+            | Chore::RemoveFile(_)
+            | Chore::RemoveDir(_)
+            | Chore::Rename { .. } => None,
+        }
     }
 
     /// The op that does it through a backend; a survey with a new tally.

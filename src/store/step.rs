@@ -19,7 +19,7 @@ use crate::health::marker::{self, Marker};
 /// How long a right marker stands for a block that was not found (R24).
 const MARKER_FRESH_FOR_MISS: Duration = Duration::from_millis(100);
 /// How long a right marker stands for the creation of a temporary (R24).
-const MARKER_FRESH_FOR_CREATION: Duration = Duration::from_secs(1);
+pub const MARKER_FRESH_FOR_CREATION: Duration = Duration::from_secs(1);
 /// How long a local shortage is waited out where an attempt has no limit (R22).
 const LOCAL_LIMIT: Duration = Duration::from_secs(30);
 
@@ -110,8 +110,7 @@ impl Core {
             }
             Work::Dump { create: true, .. } if self.room_needed(lane, now) => Step::Room,
             Work::Chore { chore, .. }
-                if chore.needs_marker()
-                    && self.marker_needed(lane, MARKER_FRESH_FOR_CREATION, now) =>
+                if chore.marker_age().is_some_and(|age| self.marker_needed(lane, age, now)) =>
             {
                 Step::Marker(Then::Main)
             }

@@ -10,6 +10,7 @@ mod checks;
 mod event;
 mod exact;
 mod kernel;
+mod lease;
 mod model;
 pub mod world;
 
