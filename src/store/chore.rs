@@ -102,9 +102,9 @@ impl Chore {
         }
     }
 
-    /// How old a right marker may be (R24), where the path must show the storage: what makes a name,
-    /// or believes that there is none. For the lease none is young enough: two may hold it that see
-    /// different file systems, and only one would be told (R83).
+    /// How old a right marker may be (R24), where the path must show the storage: what makes a
+    /// name, or believes that there is none. For the lease none is young enough: two may hold it
+    /// that see different file systems, and only one would be told (R83).
     pub fn marker_age(&self) -> Option<Duration> {
         match self {
             Chore::Claim(_) | Chore::Stamp { create: true, .. } | Chore::List { .. } => {
