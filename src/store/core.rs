@@ -54,6 +54,8 @@ pub struct Core {
     pub(super) stats: Snapshot,
     pub(super) task_times: TaskTimes,
     pub(super) closing: bool,
+    /// The limit of close has passed: no engine takes anything any more.
+    pub(super) over: bool,
     pub(super) hotness: Hotness,
     /// The collector was stopped.
     pub(super) no_chores: bool,
@@ -118,6 +120,7 @@ impl Core {
             stats: Snapshot::default(),
             task_times: TaskTimes::default(),
             closing: false,
+            over: false,
             hotness: Hotness::new(n),
             no_chores: false,
             wrong: Vec::new(),

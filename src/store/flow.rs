@@ -9,6 +9,7 @@ use super::effects::Effects;
 use super::layout::QUARANTINE;
 use super::routing;
 use super::step::Verdict;
+use super::submit;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
 use crate::error::{Cause, Error, Failure, Status, Step};
@@ -32,6 +33,9 @@ pub(super) fn operation(work: &Work) -> Operation {
 impl Core {
     /// Sends a chain to its next candidate, or ends it where none is left (R15, R16).
     pub(super) fn route(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        if self.over {
+            return self.end(id, Err(submit::closed()), now, fx);
+        }
         loop {
             let Some(chain) = self.chains.get(&id) else { return };
             let n = self.lanes.len();

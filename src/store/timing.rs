@@ -347,8 +347,11 @@ impl Core {
         self.end(id, Err(error), now, fx);
     }
 
-    /// Ends everything (R54: the limit of close has passed).
+    /// Ends everything (R54: the limit of close has passed). Nothing begins after this: what a
+    /// worker that is still inside a caller's memory brings ends with what it is, since nobody
+    /// would take its commit any more.
     pub fn terminate_all(&mut self, error: &Error, now: Time, fx: &mut Effects) {
+        self.over = true;
         let all: Vec<ChainId> = self.chains.keys().copied().collect();
         for id in all {
             self.terminate(id, error.clone(), now, fx);

@@ -6,6 +6,7 @@
 //! release.
 
 mod checks;
+mod closing;
 #[cfg(loom)]
 mod event;
 mod exact;
