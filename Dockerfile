@@ -21,5 +21,5 @@ RUN cmake --install build --prefix /usr/local && cpack --config build/CPackConfi
 
 # The library alone, as a program's image would have it.
 FROM debian:bookworm-slim
-COPY --from=build /kvpath/packages/libkvpath0_*.deb /tmp/
-RUN dpkg -i /tmp/libkvpath0_*.deb && rm /tmp/libkvpath0_*.deb
+COPY --from=build /kvpath/packages/libkvpath0.1_*.deb /tmp/
+RUN dpkg -i /tmp/libkvpath0.1_*.deb && rm /tmp/libkvpath0.1_*.deb

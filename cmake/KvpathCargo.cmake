@@ -19,7 +19,7 @@ function(kvpath_cargo_library name)
     set(built "${target_dir}/release/libkvpath.so")
     set(stage "${CMAKE_BINARY_DIR}/lib")
     set(versioned "lib${name}.so.${PROJECT_VERSION}")
-    set(soname "lib${name}.so.${PROJECT_VERSION_MAJOR}")
+    set(soname "lib${name}.so.${kvpath_soversion}")
     file(MAKE_DIRECTORY "${stage}")
     # Unset: a make that called cmake must not make cargo think that it shares its job server.
     add_custom_target(${name}_cargo ALL

@@ -1,5 +1,6 @@
-# `cpack`: Debian packages, one per component: libkvpath0 (the library), libkvpath-dev (headers,
-# CMake package, pkg-config file), and with KVPATH_UCM_DIR kvpath-ucm (the plug-in).
+# `cpack`: Debian packages, one per component: libkvpath0.1 (the library), libkvpath-dev (headers,
+# CMake package, pkg-config file), libkvpath0.1-dbgsym (what debuggers read), and with KVPATH_UCM_DIR
+# kvpath-ucm (the plug-in).
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME kvpath)
 set(CPACK_PACKAGE_VENDOR kvpath)
@@ -7,15 +8,15 @@ set(CPACK_PACKAGE_CONTACT "kvpath developers <kvpath@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_VERBATIM_VARIABLES ON)
-set(CPACK_STRIP_FILES ON)
+set(CPACK_STRIP_FILES ON) # the plug-in; the library is stripped already
 
-set(CPACK_COMPONENTS_ALL runtime development)
+set(CPACK_COMPONENTS_ALL runtime development debug)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS OFF)
 
-set(runtime "libkvpath${PROJECT_VERSION_MAJOR}") # the soname's number is in the name: both fit
+set(runtime "libkvpath${kvpath_soversion}") # the soname's number is in the name: both fit
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${runtime})
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "${PROJECT_DESCRIPTION}\nThe shared library that programs and pipelines load.")
@@ -27,6 +28,12 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION
     "${PROJECT_DESCRIPTION}\nHeaders for C and C++, the CMake package and the pkg-config file.")
+
+set(CPACK_DEBIAN_DEBUG_PACKAGE_NAME "${runtime}-dbgsym")
+set(CPACK_DEBIAN_DEBUG_PACKAGE_SECTION debug)
+set(CPACK_DEBIAN_DEBUG_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+set(CPACK_COMPONENT_DEBUG_DESCRIPTION
+    "${PROJECT_DESCRIPTION}\nLine tables and symbols of the library, for debuggers and backtraces.")
 
 if(KVPATH_UCM_DIR)
     list(APPEND CPACK_COMPONENTS_ALL ucm)

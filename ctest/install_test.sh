@@ -1,8 +1,8 @@
 #!/bin/sh
-# install_test.sh cmake|pkgconfig CMAKE BUILD CONSUMER SCRATCH: installs the build, moves the tree,
-# and builds and runs the consumer project against it.
+# install_test.sh cmake|pkgconfig CMAKE BUILD CONSUMER SCRATCH SONAME EXPORTS: installs the build, moves
+# the tree, and builds and runs the consumer project against it.
 set -eu
-way=$1 cmake=$2 build=$3 consumer=$4
+way=$1 cmake=$2 build=$3 consumer=$4 soname=$6 exports=$7
 work=$(mktemp -d "$5/install-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 if [ "$way" = pkgconfig ] && ! command -v pkg-config >/dev/null; then
@@ -16,14 +16,31 @@ prefix="$work/moved tree"
 cp -r "$consumer" "$work/consumer"
 cd "$work"
 
-for file in lib*/libkvpath.so lib*/libkvpath.so.0 include/kvpath.h include/kvpath.hpp \
+for file in lib*/libkvpath.so "lib*/$soname" include/kvpath.h include/kvpath.hpp \
     include/kvpath/ucm_store_v1.hpp; do
     # shellcheck disable=SC2086 # the pattern is meant
     (cd "$prefix" && ls $file >/dev/null)
 done
 
+# What is installed has its exports and nothing that only debuggers read.
+library=$(find "$prefix" -type f -name 'libkvpath.so.*')
+nm -D --defined-only "$library" | awk '{ print $NF }' | LC_ALL=C sort | diff "$exports" - >&2
+if readelf -SW "$library" | grep -E '\.(debug_|symtab)'; then
+    echo "the installed library is not stripped" >&2
+    exit 1
+fi
+
 case $way in
 cmake)
+    # Before 1.0 a version with another minor number is another ABI: find_package() knows.
+    mkdir other
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.20)' 'project(other LANGUAGES C)' \
+        'find_package(kvpath 0.0 REQUIRED)' >other/CMakeLists.txt
+    if "$cmake" -S other -B other/build -DCMAKE_PREFIX_PATH="$prefix" >other/log 2>&1; then
+        echo "find_package(kvpath 0.0) was satisfied by another ABI" >&2
+        exit 1
+    fi
+    grep -q 'kvpathConfig.cmake, version: 0' other/log || { cat other/log; exit 1; }
     "$cmake" -S consumer -B build -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
     "$cmake" --build build >/dev/null
     ;;

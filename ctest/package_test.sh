@@ -1,10 +1,9 @@
 #!/bin/sh
-# package_test.sh CMAKE BUILD CONSUMER SCRATCH VERSION: makes the Debian packages of the build,
+# package_test.sh CMAKE BUILD CONSUMER SCRATCH VERSION SOVERSION: makes the Debian packages of the build,
 # unpacks them into an empty root as dpkg would, and builds and runs the consumer project against
 # them; its programs then run with the library's package alone.
 set -eu
-cmake=$1 build=$2 consumer=$3 version=$5
-soname=libkvpath.so.${version%%.*}
+cmake=$1 build=$2 consumer=$3 version=$5 package=libkvpath$6 soname=libkvpath.so.$6
 if ! command -v dpkg-deb >/dev/null; then
     echo "skipped: no dpkg-deb"
     exit 77
@@ -19,13 +18,15 @@ cpack=$(dirname "$cmake")/cpack
     cat "$work/log"
     exit 1
 }
-library=$(ls "$work"/made/libkvpath"${version%%.*}"_"$version"*.deb)
-development=$(ls "$work"/made/libkvpath-dev_"$version"*.deb)
+library=$(ls "$work/made/${package}_$version"*.deb)
+development=$(ls "$work/made/libkvpath-dev_$version"*.deb)
+debug=$(ls "$work/made/$package-dbgsym_$version"*.deb)
 
 field() { dpkg-deb --field "$1" "$2"; }
-test "$(field "$library" Package)" = "libkvpath${version%%.*}"
+test "$(field "$library" Package)" = "$package"
 field "$library" Depends | grep -q libc6
-field "$development" Depends | grep -q "^libkvpath${version%%.*} (= $version)"
+field "$development" Depends | grep -q "^$package (= $version)"
+field "$debug" Depends | grep -q "^$package (= $version)"
 dpkg-deb --ctrl-tarfile "$library" | tar -tf - | grep -q '^./shlibs$'
 
 # The library's package holds the library under its soname and nothing else.
@@ -33,7 +34,22 @@ dpkg-deb --extract "$library" "$work/root"
 (cd "$work/root" && find . ! -type d | LC_ALL=C sort) >"$work/files"
 grep -q "/$soname\$" "$work/files" && grep -q "/libkvpath.so.$version\$" "$work/files"
 test "$(wc -l <"$work/files")" -eq 2
-readelf -d "$(find "$work/root" -name "libkvpath.so.$version")" | grep -q "soname: \[$soname\]"
+file=$(find "$work/root" -name "libkvpath.so.$version")
+readelf -d "$file" | grep -qF "soname: [$soname]"
+
+# It has nothing that only debuggers read; that is in a package of its own, which is of this very file.
+if readelf -SW "$file" | grep -E '\.(debug_|symtab)'; then
+    echo "the library is not stripped" >&2
+    exit 1
+fi
+dpkg-deb --extract "$debug" "$work/debug"
+symbols=$(find "$work/debug" ! -type d)
+place=$(dirname "${file#"$work/root"}")
+test "$symbols" = "$work/debug$place/.debug/libkvpath.so.$version.debug"
+readelf -SW "$symbols" | grep -q '\.debug_line'
+build_id() { readelf -n "$1" | grep 'Build ID'; }
+test "$(build_id "$file")" = "$(build_id "$symbols")"
+readelf --string-dump=.gnu_debuglink "$file" | grep -qF "libkvpath.so.$version.debug"
 
 cp -r "$consumer" "$work/consumer"
 dpkg-deb --extract "$library" "$work/both"

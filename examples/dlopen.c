@@ -1,6 +1,6 @@
 /* The same without linking the library: dlopen(), one symbol, one table of functions.
  * (examples/dlsym.c goes without the table.)
- * Usage: dlopen /path/to/libkvpath.so.0 /absolute/path[:/another/path…] */
+ * Usage: dlopen /path/to/libkvpath.so /absolute/path[:/another/path…] */
 #include <dlfcn.h>
 #include <kvpath.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static int store_and_load(const kvpath_api_t *kv, const char *backends) {
 
 int main(int argc, char **argv) {
     if (argc != 3) {
-        fprintf(stderr, "usage: %s /path/to/libkvpath.so.0 /absolute/path[:/another…]\n", argv[0]);
+        fprintf(stderr, "usage: %s /path/to/libkvpath.so /absolute/path[:/another…]\n", argv[0]);
         return 2;
     }
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);

@@ -1,7 +1,7 @@
 /* dlopen() without the table: each function by its name, for loaders that need only a few of them.
  * The types are the header's, the library is not linked. examples/dlopen.c uses the table, which is
  * one symbol and says what version it is of.
- * Usage: dlsym /path/to/libkvpath.so.0 /absolute/path[:/another/path…] */
+ * Usage: dlsym /path/to/libkvpath.so /absolute/path[:/another/path…] */
 #include <dlfcn.h>
 #include <kvpath.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static int store_and_load(const char *backends) {
 
 int main(int argc, char **argv) {
     if (argc != 3) {
-        fprintf(stderr, "usage: %s /path/to/libkvpath.so.0 /absolute/path[:/another…]\n", argv[0]);
+        fprintf(stderr, "usage: %s /path/to/libkvpath.so /absolute/path[:/another…]\n", argv[0]);
         return 2;
     }
     void *library = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);

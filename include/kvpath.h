@@ -136,8 +136,8 @@
 #define KVPATH_LOG_DEBUG 4
 
 /**
- * The version of the C ABI. It grows when something is added, and the soname changes when
- * something breaks.
+ * The version of the C ABI. It grows when something is added. When something breaks, the soname
+ * changes: it has the minor version while the major one is 0.
  */
 #define KVPATH_ABI_VERSION 1
 

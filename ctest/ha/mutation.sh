@@ -34,7 +34,8 @@ problem() {
 build_mutant() {
     (cd "$work/tree" && cargo build --release --locked --lib --quiet \
         --target-dir "$work/target" 2>"$work/cargo.log") || return 1
-    cp "$work/target/release/libkvpath.so" "$work/lib/libkvpath.so.0"
+    built=$work/target/release/libkvpath.so
+    cp "$built" "$work/lib/$(readelf -d "$built" | sed -n 's/.*soname: \[\(.*\)\].*/\1/p')"
 }
 
 # The case, on the mutant: 0 passed, 77 skipped, anything else (a hang too) failed.

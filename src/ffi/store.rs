@@ -12,8 +12,8 @@ use crate::log;
 use crate::posix::{aligned, fork};
 use crate::store::Store;
 
-/// The version of the C ABI. It grows when something is added, and the soname changes when
-/// something breaks.
+/// The version of the C ABI. It grows when something is added. When something breaks, the soname
+/// changes: it has the minor version while the major one is 0.
 pub const KVPATH_ABI_VERSION: u32 = 1;
 
 /// Opens a store from a JSON object (README, "Configuration"). All backends are checked with real

@@ -2,7 +2,7 @@
 
 Which library, the first of: the file in the environment variable KVPATH_LIBRARY, read when the
 package is imported (a file that does not load is an error, not a reason to look further); the one
-inside the package; the system's libkvpath.so.0. Without any of them the import fails.
+inside the package; the system's libkvpath.so.0.1. Without any of them the import fails.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Union
 from . import _abi
 from .errors import KvpathError, error_of
 
-SONAME = "libkvpath.so.0"
+SONAME = "libkvpath.so.0.1"
 VARIABLE = "KVPATH_LIBRARY"
 
 
