@@ -111,6 +111,14 @@ mutant health/executor.rs recovery.a_timed_out_probe_is_replaced \
     's/return Err(NoResult::TimedOut);/deadline = deadline.plus(OVERSLEPT);/' \
     'a probe has no limit'
 
+# ---- bulkheads: R36 ----
+mutant store/hung.rs bulkhead.a_path_comes_back_while_what_hung_there_stays \
+    's/if self\.epoch == Some(epoch) { self\.recent } else { 0 }/self.total/' \
+    'what hung before a path came back counts'
+mutant store/recovery.rs bulkhead.a_path_without_buffers_stays_out \
+    's/match self\.clogged(lane, fx) {/match None::<Failure> {/' \
+    'a path without buffers comes back'
+
 # ---- retry and routing: R15, R27, R54 ----
 mutant store/flow.rs route.an_error_goes_to_the_next_backend \
     's/if class\.fails_over() {/if false {/' 'an error goes nowhere'

@@ -55,3 +55,25 @@ pub struct Attempt {
     /// What the store was doing, for metrics, and for texts where `class` is not enough.
     pub work: Operation,
 }
+
+impl Attempt {
+    /// Its worker keeps a buffer of the lane's while it is in the kernel: that of a transfer, or of
+    /// the last steps of one, which a worker with a buffer may have begun.
+    pub(super) fn may_hold_a_buffer(&self) -> bool {
+        match &self.step {
+            Step::Main => matches!(self.class, Class::Load | Class::Dump),
+            Step::SyncTemporary
+            | Step::SyncFinal
+            | Step::SyncDir
+            | Step::SyncRoot
+            | Step::Rename { .. } => true,
+            Step::Marker(_)
+            | Step::Room
+            | Step::MakeDir
+            | Step::StatFinal { .. }
+            | Step::DropTemporary
+            | Step::Refresh
+            | Step::Space => false,
+        }
+    }
+}

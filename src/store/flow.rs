@@ -48,8 +48,9 @@ impl Core {
             let Some(chain) = self.chains.get_mut(&id) else { return };
             let chain_class = chain.work.class();
             let operation = operation(&chain.work);
-            if self.lanes[lane].too_many_abandoned() {
-                let cause = Cause::TooManyAbandoned(self.lanes[lane].abandoned);
+            let epoch = self.health.backends()[lane].epoch();
+            if self.lanes[lane].too_many_abandoned(epoch) {
+                let cause = Cause::TooManyAbandoned(self.lanes[lane].hung.total());
                 let failure = Failure { step: Step::Open, cause };
                 chain.tried |= 1 << lane;
                 chain.last =

@@ -65,6 +65,7 @@ impl Core {
         match transition.to {
             BackendState::Available => {
                 self.lanes[lane].marker_seen = None;
+                self.lanes[lane].told_clogged = false;
                 self.discard_leftovers(now, fx);
             }
             BackendState::Excluded | BackendState::Out => {
@@ -88,7 +89,7 @@ impl Core {
         };
         let lanes = std::iter::zip(self.health.backends(), &self.lanes).enumerate();
         lanes
-            .filter(|(_, (backend, lane))| answers(backend) && lane.abandoned == 0)
+            .filter(|(_, (backend, lane))| answers(backend) && lane.hung.total() == 0)
             .fold(0, |mask, (at, _)| mask | 1 << at)
     }
 

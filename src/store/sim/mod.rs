@@ -9,6 +9,7 @@ mod checks;
 #[cfg(loom)]
 mod event;
 mod exact;
+mod hung;
 mod kernel;
 mod model;
 pub mod world;
