@@ -104,6 +104,9 @@ mutant health/state.rs window.one_unreadable_block_excludes_nothing \
     's/self\.params\.one_bad_block \&\& /false \&\& /' 'one bad block excludes'
 mutant health/class.rs window.a_full_disk_excludes_nothing \
     's/self == Class::Path$/matches!(self, Class::Path | Class::Capacity)/' 'a full disk excludes'
+mutant health/class.rs collect.r22_files_that_cannot_be_removed_exclude_no_path \
+    's/_ if context\.operation == Operation::Collect => Class::File,//' \
+    'files that cannot be removed exclude'
 mutant store/step.rs route.not_found_is_neither_tried_again_nor_counted \
     's/is_missing(&failure) => not_found(),/is_missing(\&failure) => Verdict::Fail(Failure::errno(error::Step::Open, libc::EIO)),/' \
     'not-found is a failure'

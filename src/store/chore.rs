@@ -101,6 +101,11 @@ impl Chore {
         }
     }
 
+    /// It removes a file.
+    pub fn is_removal(&self) -> bool {
+        matches!(self, Chore::RemoveCold { .. } | Chore::RemoveFile(_))
+    }
+
     /// It makes a name, or believes a directory's emptiness: the path must show the storage (R24).
     pub fn needs_marker(&self) -> bool {
         matches!(self, Chore::Claim(_) | Chore::Stamp { create: true, .. } | Chore::Survey(_))

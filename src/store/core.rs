@@ -261,6 +261,7 @@ impl Core {
             creates,
             made_dir: false,
             work: super::flow::operation(&chain.work),
+            of_one_file: chain.work.is_of_one_file(),
         };
         self.lanes[lane].take_slot(attempt.class);
         self.arm(attempt.limit, fx);

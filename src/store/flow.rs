@@ -12,7 +12,7 @@ use super::step::Verdict;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
 use crate::error::{Cause, Error, Failure, Status, Step};
-use crate::health::class::{self, Class, Context, Operation};
+use crate::health::class::Operation;
 use crate::log::Level;
 
 /// What the store was doing, for texts and classes.
@@ -55,7 +55,7 @@ impl Core {
                 chain.tried |= 1 << lane;
                 chain.last =
                     Some(LastError { lane, failure: failure.clone(), status: Status::OsError });
-                let block = chain.block;
+                let block = chain.work.is_of_one_file().then_some(chain.block);
                 self.record_failure(lane, block, operation, &failure, now, fx);
                 continue;
             }
@@ -136,7 +136,7 @@ impl Core {
                 if counts {
                     self.count_attempt(&attempt, now);
                 }
-                self.settle(id, attempt.lane, other, now, fx);
+                self.settle(id, &attempt, other, now, fx);
                 self.after_creation(&attempt, now, fx);
             }
         }
@@ -150,7 +150,15 @@ impl Core {
     }
 
     /// The attempt of a chain is over; the chain goes on or ends.
-    fn settle(&mut self, id: ChainId, lane: usize, verdict: Verdict, now: Time, fx: &mut Effects) {
+    fn settle(
+        &mut self,
+        id: ChainId,
+        attempt: &Attempt,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let lane = attempt.lane;
         let Some(chain) = self.chains.get_mut(&id) else { return };
         chain.place = Place::Parked;
         match verdict {
@@ -178,7 +186,7 @@ impl Core {
                 chain.vanished = true;
                 self.go_on(id, lane, failure, Status::OsError, now, fx);
             }
-            Verdict::Fail(failure) => self.failed(id, lane, failure, now, fx),
+            Verdict::Fail(failure) => self.failed(id, attempt, failure, now, fx),
         }
     }
 
@@ -197,37 +205,6 @@ impl Core {
         chain.tried |= 1 << lane;
         chain.last = Some(LastError { lane, failure, status });
         self.retry(id, now, fx);
-    }
-
-    fn failed(&mut self, id: ChainId, lane: usize, failure: Failure, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get_mut(&id) else { return };
-        let operation = operation(&chain.work);
-        let context = Context::new(operation, self.rules.scope);
-        let class = class::classify(&failure, context);
-        self.lanes[lane].stats.error(class.word(), failure.error_word());
-        let block = chain.block;
-        chain.tried |= 1 << lane;
-        let status = class::status(&failure, class);
-        chain.last = Some(LastError { lane, failure: failure.clone(), status });
-        if class.counts() {
-            self.record_failure(lane, block, operation, &failure, now, fx);
-        }
-        if class.fails_over() {
-            return self.retry(id, now, fx);
-        }
-        if class == Class::WrongSize {
-            self.stats.corrupt += 1;
-            self.lanes[lane].stats.corrupt += 1;
-            self.count_miss(id, lane);
-            self.set_aside(block, now, fx);
-        }
-        let Some(chain) = self.chains.get(&id) else { return };
-        let what = self.describe(&chain.work, &chain.block);
-        let path = self.layout.root(lane);
-        let mut error = class::caller_error(path, &failure, class);
-        let prefix = if class == Class::WrongSize { "CORRUPT: " } else { "" };
-        error.text = format!("{prefix}{what}: {}", error.text);
-        self.end(id, Err(error), now, fx);
     }
 
     /// Goes on to the next candidate, unless the store closes (R54: without retry).

@@ -6,6 +6,7 @@
 //! release.
 
 mod checks;
+mod chores;
 #[cfg(loom)]
 mod event;
 mod exact;
