@@ -116,6 +116,69 @@ CASE(too_many_abandoned_fail_at_once)
     rig_stop(&rig);
 }
 
+/* R36, R21: what hung before a path came back is not held against it, however long it hangs: it
+ * serves, and stays. */
+CASE(a_path_comes_back_while_what_hung_there_stays)
+{
+    rig_t rig;
+    enum { HUNG = 3, AFTER = 10 };
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = HUNG,
+                                   .threshold = HUNG, .interval_s = 1.6, .probe_timeout_s = 1.5,
+                                   .extra = ", \"posix_data_trans_concurrency\": 1"});
+    batch_t *blocks[AFTER];
+    for (unsigned nth = 0; nth < AFTER; nth++)
+        dump_batch(rig.store, blocks[nth] = block_on(&rig, 0, nth));
+    for (int at = 0; at < HUNG; at++) fault(&rig, 0, "read %s always hang", file_of(blocks[at]));
+    for (int at = 0; at < HUNG; at++) load_right(&rig, blocks[at]);
+    CHECK_EQ(health_of(&rig, 0).abandoned, HUNG);
+    heal(&rig, 0);
+    wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
+    size_t changes = log_count("KV2001");
+    forget_counts(&rig);
+    for (int at = 0; at < AFTER; at++) {
+        load_right(&rig, blocks[at]);
+        CHECK_EQ(seen(&rig, 0, "open", file_of(blocks[at])), 1);
+        CHECK_EQ(state_of(&rig, 0), KVPATH_BACKEND_AVAILABLE);
+    }
+    CHECK_EQ(log_count("KV2001"), changes);
+    CHECK_EQ(hung(&rig, 0), HUNG);
+    CHECK_EQ(health_of(&rig, 0).abandoned, HUNG);
+    release(&rig, 0);
+    wait_late_results(&rig, HUNG);
+    CHECK_EQ(health_of(&rig, 0).abandoned, 0);
+    load_right(&rig, blocks[0]);
+    CHECK_EQ(state_of(&rig, 0), KVPATH_BACKEND_AVAILABLE);
+    rig_stop(&rig);
+}
+
+/* R36: a path that answers, but whose buffers are all with transfers that hang, stays out and says
+ * so: transfers would only wait there. */
+CASE(a_path_without_buffers_stays_out)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = 2, .threshold = 1,
+                                   .interval_s = 0.5, .probe_timeout_s = 0.4,
+                                   .extra = ", \"posix_data_trans_concurrency\": 1, "
+                                            "\"buffer_mb_max\": 1"});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "read %s always hang", file_of(block));
+    load_right(&rig, block);
+    heal(&rig, 0);
+    wait_log("KV2007");
+    wait_probes(&rig, 0, health_of(&rig, 0).probes + 4);
+    CHECK_EQ(state_of(&rig, 0), KVPATH_BACKEND_EXCLUDED);
+    CHECK_HAS(health_of(&rig, 0).last_error, "too many abandoned");
+    CHECK_EQ(log_count("KV2007"), 1);
+    load_right(&rig, block);
+    release(&rig, 0);
+    wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
+    forget_counts(&rig);
+    load_right(&rig, block);
+    CHECK_EQ(seen(&rig, 0, "open", file_of(block)), 1);
+    rig_stop(&rig);
+}
+
 /* R36: what is queued on a backend that is excluded goes on at once; that is no attempt. */
 CASE(the_queue_of_an_excluded_backend_moves)
 {

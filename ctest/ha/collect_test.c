@@ -15,6 +15,12 @@
 
 enum { ALL = 60, TRIGGER = 30 };
 
+static bool has_swept_again(void *argument)
+{
+    rig_t *rig = argument;
+    return stats_of(rig->store).sweep_passes >= (uint64_t)rig->swept[0] + 3;
+}
+
 /* Collects from TRIGGER blocks of `whole` on; a call may hang for a second. */
 static const char *collecting(void)
 {
@@ -93,7 +99,7 @@ CASE(r84_listings_on_a_hung_path_move_on)
     }
 }
 
-/* R84, R22: a path that fails is passed by, and recorded. */
+/* R84: a path that fails is passed by. */
 CASE(r84_a_failing_path_is_passed_by)
 {
     for (int which = 0; which < 2; which++) {
@@ -124,6 +130,75 @@ CASE(r22_files_of_another_owner_exclude_no_path)
     check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, ANY, 0);
     CHECK_EQ(stats_of(rig.store).failed_passes, 0);
     heal(&rig, 0);
+    rig_stop(&rig);
+}
+
+static bool has_passed_twice(void *argument)
+{
+    return stats_of(((rig_t *)argument)->store).collector_passes >= 2;
+}
+
+/* R22: files that no path can remove are no fault of the paths: all of them serve on. */
+CASE(r22_files_that_cannot_be_removed_exclude_no_path)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    put_blocks(rig.storage);
+    kvpath_block_id_t stays[] = {block_id(0), block_id(1), block_id(2)};
+    for (int path = 0; path < 2; path++)
+        for (int at = 0; at < 3; at++)
+            fault(&rig, path, "unlink data/%s always fail EIO", block_name(&stays[at]));
+    rig_open(&rig, (options_t){.shape = whole, .extra = collecting()});
+    wait_for("collection", is_below, &rig);
+    wait_for("two passes", has_passed_twice, &rig);
+    for (int at = 0; at < 3; at++) CHECK(exists(block_path(rig.storage, &stays[at], 0)));
+    for (int path = 0; path < 2; path++) {
+        CHECK(seen(&rig, path, "unlink", BLOCK_FILES) >= 3);
+        check_health(&rig, path, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+        heal(&rig, path);
+    }
+    CHECK_EQ(log_count("KV2001"), 0);
+    CHECK_EQ(stats_of(rig.store).failed_passes, 0);
+    rig_stop(&rig);
+}
+
+static bool has_failed_again(void *argument)
+{
+    rig_t *rig = argument;
+    return stats_of(rig->store).failed_passes >= (uint64_t)rig->swept[1] + 3;
+}
+
+/* The same of what a dead writer left, and of a directory that cannot be listed. */
+CASE(r22_a_sweep_that_fails_excludes_no_path)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    mkdir(text("%s/data", rig.storage), 0774);
+    enum { LEFT = 4 };
+    struct timespec times[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    for (unsigned number = 0; number < LEFT; number++) {
+        kvpath_block_id_t id = block_id(number);
+        const char *left = text("%s/data/%s.tmp", rig.storage, block_name(&id));
+        write_file(left, "", 0);
+        CHECK(utimensat(AT_FDCWD, left, times, 0) == 0);
+    }
+    for (int path = 0; path < 2; path++) fault(&rig, path, "unlink " BLOCK_FILES ".tmp always fail EIO");
+    rig_open(&rig, (options_t){.shape = whole, .extra = ", \"temp_ttl_s\": 1"});
+    rig.swept[0] = 0;
+    wait_for("three sweeps", has_swept_again, &rig);
+    for (int path = 0; path < 2; path++) {
+        CHECK(seen(&rig, path, "unlink", BLOCK_FILES ".tmp") >= LEFT);
+        check_health(&rig, path, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+        fault(&rig, path, "opendir data always fail EIO");
+    }
+    rig.swept[1] = (int)stats_of(rig.store).failed_passes;
+    wait_for("three passes that fail", has_failed_again, &rig);
+    for (int path = 0; path < 2; path++) {
+        check_health(&rig, path, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+        heal(&rig, path);
+    }
+    CHECK_EQ(log_count("KV2001"), 0);
+    wait_gone(text("%s/data", rig.storage), ".tmp");
     rig_stop(&rig);
 }
 
@@ -172,12 +247,6 @@ CASE(r54_close_during_a_pass_leaves_no_lease)
     CHECK_OK(kvpath_close(rig.store));
     CHECK(!exists(text("%s/.ucm_gc.lock", rig.storage)));
     CHECK(faultfs_stop(&rig.fs[0]) == 0);
-}
-
-static bool has_swept_again(void *argument)
-{
-    rig_t *rig = argument;
-    return stats_of(rig->store).sweep_passes >= (uint64_t)rig->swept[0] + 3;
 }
 
 /* R46, R86: a live writer whose path is slow keeps its own, however old it gets. */

@@ -105,12 +105,23 @@ mutant health/state.rs window.one_unreadable_block_excludes_nothing \
     's/self\.params\.one_bad_block \&\& /false \&\& /' 'one bad block excludes'
 mutant health/class.rs window.a_full_disk_excludes_nothing \
     's/self == Class::Path$/matches!(self, Class::Path | Class::Capacity)/' 'a full disk excludes'
+mutant health/class.rs collect.r22_files_that_cannot_be_removed_exclude_no_path \
+    's/_ if context\.operation == Operation::Collect => Class::File,//' \
+    'files that cannot be removed exclude'
 mutant store/step.rs route.not_found_is_neither_tried_again_nor_counted \
     's/is_missing(&failure) => not_found(),/is_missing(\&failure) => Verdict::Fail(Failure::errno(error::Step::Open, libc::EIO)),/' \
     'not-found is a failure'
 mutant health/executor.rs recovery.a_timed_out_probe_is_replaced \
     's/return Err(NoResult::TimedOut);/deadline = deadline.plus(OVERSLEPT);/' \
     'a probe has no limit'
+
+# ---- bulkheads: R36 ----
+mutant store/hung.rs bulkhead.a_path_comes_back_while_what_hung_there_stays \
+    's/if self\.epoch == Some(epoch) { self\.recent } else { 0 }/self.total/' \
+    'what hung before a path came back counts'
+mutant store/recovery.rs bulkhead.a_path_without_buffers_stays_out \
+    's/match self\.clogged(lane, fx) {/match None::<Failure> {/' \
+    'a path without buffers comes back'
 
 # ---- retry and routing: R15, R27, R54 ----
 mutant store/flow.rs route.an_error_goes_to_the_next_backend \

@@ -30,6 +30,14 @@ const LOCAL_OPENERS: usize = 12;
 /// How many workers are on their way at once for quick work.
 const CHAIN: usize = 1;
 
+/// How many transfers find a slot of so many: each takes up to [`run::SLOTS_MAX`] while there are
+/// plenty, and one when half of them are taken.
+#[must_use]
+pub fn buffered(slots: usize) -> usize {
+    let half = slots / 2;
+    half.div_ceil(run::SLOTS_MAX) + slots.saturating_sub(half + run::SLOTS_MAX - 1).max(1)
+}
+
 /// What this engine needs beyond [`EngineParams`].
 #[derive(Debug, Clone, Copy)]
 pub struct Workers {

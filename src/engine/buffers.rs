@@ -80,10 +80,7 @@ impl Buffers {
     /// fewer (R1 `buffer_mb_max`).
     #[must_use]
     pub fn new(bytes: u64, transfers: usize) -> Arc<Buffers> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let share = (bytes / transfers.max(1)).clamp(SLOT_BYTES_SMALL, SLOT_BYTES_MAX);
-        let slot_bytes = floor_power(share.min(bytes).max(SLOT_BYTES_MIN));
-        let slots_max = (bytes / slot_bytes).max(1);
+        let (slot_bytes, slots_max) = slots(bytes, transfers);
         Arc::new(Buffers {
             slot_bytes,
             slots_max,
@@ -214,6 +211,15 @@ impl Shelf {
         self.free.retain(|(slab, _)| slabs[*slab].is_some());
         gone
     }
+}
+
+/// The length of a slot, and how many there are.
+#[must_use]
+pub fn slots(bytes: u64, transfers: usize) -> (usize, usize) {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let share = (bytes / transfers.max(1)).clamp(SLOT_BYTES_SMALL, SLOT_BYTES_MAX);
+    let slot_bytes = floor_power(share.min(bytes).max(SLOT_BYTES_MIN));
+    (slot_bytes, (bytes / slot_bytes).max(1))
 }
 
 /// The largest power of two that is not above `bytes` (which is not 0).

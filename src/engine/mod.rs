@@ -323,6 +323,16 @@ impl EngineKind {
             EngineKind::IoUring => "io_uring",
         }
     }
+
+    /// How many transfers find a buffer of a lane that has these, whatever each of them takes.
+    #[must_use]
+    pub fn buffered(self, buffer_bytes: u64, transfers: usize) -> usize {
+        let slots = buffers::slots(buffer_bytes, transfers).1;
+        match self {
+            EngineKind::Psync | EngineKind::IoUring => slots,
+            EngineKind::Aio => aio::buffered(slots),
+        }
+    }
 }
 
 /// One lane's engine. All methods return at once, `join` apart.

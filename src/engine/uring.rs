@@ -28,6 +28,7 @@ mod worker;
 mod write;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::buffers::Buffer;
@@ -122,7 +123,8 @@ impl Engine for UringEngine {
     }
 
     fn abandon(&self, tag: Tag) {
-        if self.lane.habit.forget() {
+        let first = self.lane.habit.forget();
+        if self.lane.full.swap(false, Ordering::SeqCst) || first {
             // It may take on more now.
             self.lane.wake(1);
         }

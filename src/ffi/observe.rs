@@ -137,7 +137,7 @@ pub unsafe extern "C" fn kvpath_health_json(
 
 /// Lets an operator take a backend out of routing (KVPATH_BACKEND_SET_OUT), force it in
 /// (KVPATH_BACKEND_SET_IN), or give it back to its window (KVPATH_BACKEND_SET_AUTO). `path` is as
-/// configured.
+/// configured. Calls that hang there already are not held against a backend that is forced in.
 ///
 /// Ownership: none. Threads: any. Blocking: never.
 /// Errors: KVPATH_INVALID_PARAM (no such backend or setting), KVPATH_CLOSED.

@@ -138,6 +138,9 @@ pub enum Class {
     Capacity,
     /// The path is to blame: an outcome, next backend.
     Path,
+    /// One file or directory of the collector's is, as far as anybody knows: no outcome, next
+    /// backend.
+    File,
     /// The block's file is unusable (R23): no outcome, no other backend.
     WrongSize,
     /// An optional call was refused: remembered, and the plain form is used.
@@ -153,6 +156,7 @@ impl Class {
             Class::Local { .. } => "local",
             Class::Capacity => "capacity",
             Class::Path => "path",
+            Class::File => "file",
             Class::WrongSize => "wrong_size",
             Class::Unsupported => "unsupported",
         }
@@ -167,7 +171,7 @@ impl Class {
     /// The next candidate is tried.
     #[must_use]
     pub fn fails_over(self) -> bool {
-        matches!(self, Class::Path | Class::Capacity)
+        matches!(self, Class::Path | Class::File | Class::Capacity)
     }
 }
 
@@ -209,6 +213,9 @@ fn classify_errno(errno: i32, context: Context) -> Class {
         }
         libc::EFAULT | libc::ENOSYS => Class::Local { again: false },
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Class::Capacity,
+        // Two files that no path can remove would exclude all paths. What is wrong with the path
+        // shows in business I/O, in its marker, and in the time-outs of collection.
+        _ if context.operation == Operation::Collect => Class::File,
         _ => Class::Path,
     }
 }

@@ -86,6 +86,31 @@ fn r22_permission_of_hotness_and_collection_never_counts() {
 }
 
 #[test]
+fn r22_an_errno_of_collection_is_the_file_s_and_a_time_out_or_a_marker_the_path_s() {
+    let scope = FailureScope::Path;
+    let collect = Context::new(Operation::Collect, scope);
+    for errno in 1..=133 {
+        let (found, load) =
+            (class(errno, Operation::Collect, scope), class(errno, Operation::Load, scope));
+        let is_permission = matches!(errno, libc::EPERM | libc::EACCES);
+        let expected = match load {
+            Class::Path if is_permission => Class::Local { again: false },
+            Class::Path => Class::File,
+            other => other,
+        };
+        assert_eq!(found, expected, "{errno}");
+        assert!(!found.counts(), "{errno}");
+        let any = class(errno, Operation::Collect, FailureScope::Any);
+        assert_eq!(any == Class::Path, errno != libc::ENOENT && !is_permission, "{errno}");
+    }
+    for cause in [Cause::TimedOut(7), Cause::NotTheStorage("no marker".into())] {
+        let failure = Failure { step: Step::Remove, cause };
+        assert!(classify(&failure, collect).counts(), "{failure}");
+    }
+    assert!(class(libc::EIO, Operation::Mount, scope).counts(), "the marker itself");
+}
+
+#[test]
 fn r22_a_refused_optional_call_is_no_failure() {
     let calls = [Optional::RenameFlags, Optional::Reserve, Optional::Alignment, Optional::Link];
     for optional in calls {
@@ -148,8 +173,9 @@ fn texts_name_backend_step_and_errno() {
 }
 
 #[test]
-fn only_path_and_capacity_go_to_the_next_backend() {
+fn only_path_file_and_capacity_go_to_the_next_backend() {
     assert!(Class::Path.fails_over() && Class::Path.counts());
+    assert!(Class::File.fails_over() && !Class::File.counts());
     assert!(Class::Capacity.fails_over() && !Class::Capacity.counts());
     let others =
         [Class::NotFound, Class::Local { again: true }, Class::WrongSize, Class::Unsupported];

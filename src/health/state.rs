@@ -65,8 +65,9 @@ impl Setting {
     }
 }
 
-/// Counts how often a backend became available. Kept with an attempt when its time-out is recorded,
-/// it tells whether the backend has been available again since (R29).
+/// Counts how often a backend became available, or was said to be by an operator. Kept with an
+/// attempt when its time-out is recorded, it tells whether the backend has been available again
+/// since (R29, R36).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Epoch(u64);
 
@@ -331,6 +332,10 @@ impl BackendHealth {
     pub fn set(&mut self, setting: Setting, now: Time) -> Option<Transition> {
         let from = self.state();
         self.setting = setting;
+        if setting == Setting::In && from == BackendState::Available {
+            // Said of a path that is in use: what hung there before is void (R36).
+            self.epoch.0 += 1;
+        }
         self.change(from, || Why::Operator(setting), now)
     }
 

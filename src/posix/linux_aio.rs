@@ -122,6 +122,7 @@ fn setup(events: u32) -> Result<u64, i32> {
 #[derive(Debug)]
 pub struct Context {
     id: u64,
+    events: u32,
     /// A file without bytes, whose read is an event at once.
     empty: OwnedFd,
 }
@@ -139,7 +140,13 @@ impl Context {
         }
         // SAFETY: the kernel just gave this descriptor to us alone.
         let empty = unsafe { OwnedFd::from_raw_fd(raw) };
-        Ok(Context { id: setup(events)?, empty })
+        Ok(Context { id: setup(events)?, events, empty })
+    }
+
+    /// How many requests it holds at least.
+    #[must_use]
+    pub fn holds(&self) -> u32 {
+        self.events
     }
 
     /// Submits one request. EAGAIN: the context is full, or the kernel lacks memory.

@@ -52,6 +52,44 @@ pub struct Attempt {
     pub creates: Option<u64>,
     /// A directory was made in this attempt already.
     pub made_dir: bool,
-    /// What the store was doing, for metrics, and for texts where `class` is not enough.
+    /// What the store was doing.
     pub work: Operation,
+    /// See [`super::chain::Work::is_of_one_file`].
+    pub of_one_file: bool,
+}
+
+impl Attempt {
+    /// The block that a failure is remembered by (R22).
+    pub(super) fn blames(&self) -> Option<BlockId> {
+        self.of_one_file.then_some(self.block)
+    }
+
+    /// As what a failure of the present step is judged (R22): a marker is the path's, whoever asks
+    /// for it.
+    pub(super) fn judged_as(&self) -> Operation {
+        match self.step {
+            Step::Marker(_) => Operation::Mount,
+            _ => self.work,
+        }
+    }
+
+    /// Its worker keeps a buffer of the lane's while it is in the kernel: that of a transfer, or of
+    /// the last steps of one, which a worker with a buffer may have begun.
+    pub(super) fn may_hold_a_buffer(&self) -> bool {
+        match &self.step {
+            Step::Main => matches!(self.class, Class::Load | Class::Dump),
+            Step::SyncTemporary
+            | Step::SyncFinal
+            | Step::SyncDir
+            | Step::SyncRoot
+            | Step::Rename { .. } => true,
+            Step::Marker(_)
+            | Step::Room
+            | Step::MakeDir
+            | Step::StatFinal { .. }
+            | Step::DropTemporary
+            | Step::Refresh
+            | Step::Space => false,
+        }
+    }
 }

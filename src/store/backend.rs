@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 
 use super::chain::{CLASSES, ChainId, Class};
+use super::hung::{Clog, Hung, Limits};
 use super::space::Room;
 use crate::clock::Time;
 use crate::engine::{Space, Tag, Want};
 use crate::health::marker::Uuid;
+use crate::health::state::Epoch;
 use crate::stats::PathStats;
 
 /// Commits, removals and discards in flight on one backend.
@@ -39,6 +41,16 @@ pub struct Slots {
     pub lookups: usize,
     /// What can wait: collecting, sweeping.
     pub idle: usize,
+    /// Transfers that find a buffer, however many that were given up keep theirs.
+    pub buffered: usize,
+}
+
+impl Slots {
+    /// Operations in flight that are no transfers.
+    #[must_use]
+    pub fn metadata(&self) -> usize {
+        self.lookups + METADATA_IN_FLIGHT + LEASE_IN_FLIGHT + self.idle
+    }
 }
 
 /// The pure part of a lane.
@@ -55,7 +67,9 @@ pub struct LaneState {
     /// Steps that continue an attempt which has its slot already.
     pub continuations: VecDeque<(Tag, Class)>,
     /// Operations that were given up and are still in the kernel.
-    pub abandoned: usize,
+    pub hung: Hung,
+    /// It was told that no probe brings the path back (R36).
+    pub told_clogged: bool,
     /// Room of its file system.
     pub room: Room,
     /// For metrics.
@@ -86,7 +100,8 @@ impl LaneState {
             left: None,
             no_replace: true,
             continuations: VecDeque::new(),
-            abandoned: 0,
+            hung: Hung::default(),
+            told_clogged: false,
             room: Room::default(),
             stats: PathStats::default(),
             slots,
@@ -175,10 +190,22 @@ impl LaneState {
         self.in_flight[slot(class)] = self.in_flight[slot(class)].saturating_sub(1);
     }
 
-    /// More than 2 × its concurrency hang here: business I/O fails at once (R36).
+    fn limits(&self) -> Limits {
+        let Slots { transfers, buffered, .. } = self.slots;
+        Limits { transfers, operations: transfers + self.slots.metadata(), buffered }
+    }
+
+    /// More than 2 × its concurrency hang here since the path became available: business I/O fails
+    /// at once (R36).
     #[must_use]
-    pub fn too_many_abandoned(&self) -> bool {
-        self.abandoned > 2 * self.slots.transfers
+    pub fn too_many_abandoned(&self, epoch: Epoch) -> bool {
+        self.hung.too_many(&self.limits(), epoch)
+    }
+
+    /// So much hangs here that no probe brings the path back (R36).
+    #[must_use]
+    pub fn clog(&self) -> Option<Clog> {
+        self.hung.clog(&self.limits())
     }
 }
 
@@ -189,7 +216,7 @@ mod tests {
     fn lane(transfers: usize) -> LaneState {
         let facts =
             PathFacts { direct: false, offset_align: 4096, storage: None, clock_offset_s: 0 };
-        LaneState::new(facts, Slots { transfers, lookups: 2, idle: 1 })
+        LaneState::new(facts, Slots { transfers, lookups: 2, idle: 1, buffered: 100 })
     }
 
     #[test]

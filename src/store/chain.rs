@@ -183,6 +183,24 @@ impl Work {
         matches!(self, Work::Refresh { .. } | Work::Space { .. })
     }
 
+    /// Its failure is remembered by the block, or the file, that decides its route (R22); that of a
+    /// directory or of the lease is not.
+    #[must_use]
+    pub fn is_of_one_file(&self) -> bool {
+        match self {
+            Work::Chore { chore, .. } => chore.is_removal() && !chore.is_of_the_lease(),
+            Work::Load(_)
+            | Work::Dump { .. }
+            | Work::Commit { .. }
+            | Work::Remove { .. }
+            | Work::Lookup { .. }
+            | Work::Discard { .. }
+            | Work::Refresh { .. }
+            | Work::Space { .. }
+            | Work::SetAside => true,
+        }
+    }
+
     /// It may still begin while the store closes (R54).
     #[must_use]
     pub fn outlives_close(&self) -> bool {

@@ -119,6 +119,11 @@ impl Chore {
         }
     }
 
+    /// It removes a file.
+    pub fn is_removal(&self) -> bool {
+        matches!(self, Chore::RemoveCold { .. } | Chore::RemoveFile(_))
+    }
+
     /// The op that does it through a backend; a survey with a new tally.
     pub fn op(
         &self,

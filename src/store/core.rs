@@ -264,6 +264,7 @@ impl Core {
             creates,
             made_dir: false,
             work: super::flow::operation(&chain.work),
+            of_one_file: chain.work.is_of_one_file(),
         };
         self.lanes[lane].take_slot(attempt.class);
         self.arm(attempt.limit, fx);
@@ -300,10 +301,10 @@ impl Core {
 
     /// Frees the slot of an attempt that ended.
     pub(super) fn free_slot(&mut self, attempt: &Attempt) {
-        if attempt.abandoned.is_some() {
-            self.lanes[attempt.lane].abandoned -= 1;
-        } else {
-            self.lanes[attempt.lane].free_slot(attempt.class);
+        let lane = &mut self.lanes[attempt.lane];
+        match attempt.abandoned {
+            Some(epoch) => lane.hung.returned(attempt.may_hold_a_buffer(), epoch),
+            None => lane.free_slot(attempt.class),
         }
     }
 
@@ -342,7 +343,7 @@ impl Core {
             dropped_results: self.tasks.dropped,
             queued_shards: count(self.open_shards()),
             in_flight: count(self.lanes.iter().map(LaneState::running).sum()),
-            abandoned: count(self.lanes.iter().map(|lane| lane.abandoned).sum()),
+            abandoned: count(self.lanes.iter().map(|lane| lane.hung.total()).sum()),
             unfinished_blocks: count(self.blocks.len()),
             ..self.stats
         }

@@ -13,7 +13,7 @@ use super::submit;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
 use crate::error::{Cause, Error, Failure, Status, Step};
-use crate::health::class::{self, Class, Context, Operation};
+use crate::health::class::Operation;
 use crate::log::Level;
 
 /// What the store was doing, for texts and classes.
@@ -52,13 +52,14 @@ impl Core {
             let Some(chain) = self.chains.get_mut(&id) else { return };
             let chain_class = chain.work.class();
             let operation = operation(&chain.work);
-            if self.lanes[lane].too_many_abandoned() {
-                let cause = Cause::TooManyAbandoned(self.lanes[lane].abandoned);
+            let epoch = self.health.backends()[lane].epoch();
+            if self.lanes[lane].too_many_abandoned(epoch) {
+                let cause = Cause::TooManyAbandoned(self.lanes[lane].hung.total());
                 let failure = Failure { step: Step::Open, cause };
                 chain.tried |= 1 << lane;
                 chain.last =
                     Some(LastError { lane, failure: failure.clone(), status: Status::OsError });
-                let block = chain.block;
+                let block = chain.work.is_of_one_file().then_some(chain.block);
                 self.record_failure(lane, block, operation, &failure, now, fx);
                 continue;
             }
@@ -139,7 +140,7 @@ impl Core {
                 if counts {
                     self.count_attempt(&attempt, now);
                 }
-                self.settle(id, attempt.lane, other, now, fx);
+                self.settle(id, &attempt, other, now, fx);
                 self.after_creation(&attempt, now, fx);
             }
         }
@@ -153,7 +154,15 @@ impl Core {
     }
 
     /// The attempt of a chain is over; the chain goes on or ends.
-    fn settle(&mut self, id: ChainId, lane: usize, verdict: Verdict, now: Time, fx: &mut Effects) {
+    fn settle(
+        &mut self,
+        id: ChainId,
+        attempt: &Attempt,
+        verdict: Verdict,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let lane = attempt.lane;
         let Some(chain) = self.chains.get_mut(&id) else { return };
         chain.place = Place::Parked;
         match verdict {
@@ -181,7 +190,7 @@ impl Core {
                 chain.vanished = true;
                 self.go_on(id, lane, failure, Status::OsError, now, fx);
             }
-            Verdict::Fail(failure) => self.failed(id, lane, failure, now, fx),
+            Verdict::Fail(failure) => self.failed(id, attempt, failure, now, fx),
         }
     }
 
@@ -200,37 +209,6 @@ impl Core {
         chain.tried |= 1 << lane;
         chain.last = Some(LastError { lane, failure, status });
         self.retry(id, now, fx);
-    }
-
-    fn failed(&mut self, id: ChainId, lane: usize, failure: Failure, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get_mut(&id) else { return };
-        let operation = operation(&chain.work);
-        let context = Context::new(operation, self.rules.scope);
-        let class = class::classify(&failure, context);
-        self.lanes[lane].stats.error(class.word(), failure.error_word());
-        let block = chain.block;
-        chain.tried |= 1 << lane;
-        let status = class::status(&failure, class);
-        chain.last = Some(LastError { lane, failure: failure.clone(), status });
-        if class.counts() {
-            self.record_failure(lane, block, operation, &failure, now, fx);
-        }
-        if class.fails_over() {
-            return self.retry(id, now, fx);
-        }
-        if class == Class::WrongSize {
-            self.stats.corrupt += 1;
-            self.lanes[lane].stats.corrupt += 1;
-            self.count_miss(id, lane);
-            self.set_aside(block, now, fx);
-        }
-        let Some(chain) = self.chains.get(&id) else { return };
-        let what = self.describe(&chain.work, &chain.block);
-        let path = self.layout.root(lane);
-        let mut error = class::caller_error(path, &failure, class);
-        let prefix = if class == Class::WrongSize { "CORRUPT: " } else { "" };
-        error.text = format!("{prefix}{what}: {}", error.text);
-        self.end(id, Err(error), now, fx);
     }
 
     /// Goes on to the next candidate, unless the store closes (R54: without retry).

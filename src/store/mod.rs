@@ -20,6 +20,7 @@ mod effects;
 mod flow;
 mod found;
 mod hotness;
+mod hung;
 pub mod layout;
 mod lookup;
 mod metrics;

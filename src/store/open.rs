@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::Store;
-use super::backend::{LEASE_IN_FLIGHT, METADATA_IN_FLIGHT, PathFacts, Slots};
+use super::backend::{PathFacts, Slots};
 use super::collector::{Collector, Settings};
 use super::core::Core;
 use super::layout::{Layout, Writer};
@@ -266,10 +266,13 @@ fn share(
         Ok(checked) => Ok(path_facts(checked, now)),
         Err(failed) => Err(failed.failure.clone()),
     });
+    let n = u64::try_from(config.backends.len()).unwrap_or(1);
+    let buffer_bytes = (config.buffer_mb_max << 20) / n;
     let slots = Slots {
         transfers: config.trans_concurrency,
         lookups: config.lookup_concurrency,
         idle: idle_slots(config),
+        buffered: kind.buffered(buffer_bytes, config.trans_concurrency),
     };
     let mut core = Core::new(
         Rules::new(config),
@@ -285,7 +288,6 @@ fn share(
     }
     let alarm = Arc::new(Alarm::new(clock.clone()));
     let shared = Arc::new(Shared::new(core, clock.clone(), mask, Arc::clone(&alarm)));
-    let n = u64::try_from(config.backends.len()).unwrap_or(1);
     let (openers, committers) = (config.open_concurrency, config.commit_concurrency);
     let workers = Workers { openers, committers };
     let engines = (0..config.backends.len()).map(|index| {
@@ -293,11 +295,8 @@ fn share(
         let params = EngineParams {
             index,
             transfers: config.trans_concurrency,
-            metadata: config.lookup_concurrency
-                + METADATA_IN_FLIGHT
-                + LEASE_IN_FLIGHT
-                + idle_slots(config),
-            buffer_bytes: (config.buffer_mb_max << 20) / n,
+            metadata: slots.metadata(),
+            buffer_bytes,
             bell: Arc::new(move || alarm.ring()),
         };
         let source = LaneSource::new(Arc::downgrade(&shared), index, kind);

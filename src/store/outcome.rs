@@ -1,14 +1,14 @@
 //! Outcomes into windows, and what a change of a backend's state asks for (R20–R22, R25, R36).
 
 use super::attempt::Attempt;
-use super::chain::Place;
+use super::chain::{ChainId, LastError, Place};
 use super::core::Core;
 use super::effects::Effects;
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
 use crate::error::Failure;
-use crate::health::class::{self, Context, Operation};
+use crate::health::class::{self, Class, Context, Operation};
 use crate::health::state::{self, BackendHealth, BackendState, Blame, Transition, Why};
 use crate::log::Level;
 
@@ -20,7 +20,7 @@ impl Core {
     pub(super) fn record_failure(
         &mut self,
         lane: usize,
-        block: BlockId,
+        block: Option<BlockId>,
         operation: Operation,
         failure: &Failure,
         now: Time,
@@ -30,9 +30,46 @@ impl Core {
             return;
         }
         let blame = Blame::new(operation, failure);
-        // A sweep is about no block of anybody's.
-        let block = (operation != Operation::Collect).then_some(block.0);
+        let block = block.map(|block| block.0);
         self.record(lane, state::Outcome::Failure { block, blame }, now, fx);
+    }
+
+    /// An attempt has failed: what that says of the path, and where the chain goes.
+    pub(super) fn failed(
+        &mut self,
+        id: ChainId,
+        attempt: &Attempt,
+        failure: Failure,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(chain) = self.chains.get_mut(&id) else { return };
+        let (lane, block) = (attempt.lane, attempt.block);
+        let context = Context::new(attempt.judged_as(), self.rules.scope);
+        let class = class::classify(&failure, context);
+        self.lanes[lane].stats.error(class.word(), failure.error_word());
+        chain.tried |= 1 << lane;
+        let status = class::status(&failure, class);
+        chain.last = Some(LastError { lane, failure: failure.clone(), status });
+        if class.counts() {
+            self.record_failure(lane, attempt.blames(), attempt.work, &failure, now, fx);
+        }
+        if class.fails_over() {
+            return self.retry(id, now, fx);
+        }
+        if class == Class::WrongSize {
+            self.stats.corrupt += 1;
+            self.lanes[lane].stats.corrupt += 1;
+            self.count_miss(id, lane);
+            self.set_aside(block, now, fx);
+        }
+        let Some(chain) = self.chains.get(&id) else { return };
+        let what = self.describe(&chain.work, &chain.block);
+        let path = self.layout.root(lane);
+        let mut error = class::caller_error(path, &failure, class);
+        let prefix = if class == Class::WrongSize { "CORRUPT: " } else { "" };
+        error.text = format!("{prefix}{what}: {}", error.text);
+        self.end(id, Err(error), now, fx);
     }
 
     /// Takes an outcome into a backend's window, and does what a change of state asks for (R21,
@@ -65,6 +102,7 @@ impl Core {
         match transition.to {
             BackendState::Available => {
                 self.lanes[lane].marker_seen = None;
+                self.lanes[lane].told_clogged = false;
                 self.discard_leftovers(now, fx);
             }
             BackendState::Excluded | BackendState::Out => {
@@ -88,7 +126,7 @@ impl Core {
         };
         let lanes = std::iter::zip(self.health.backends(), &self.lanes).enumerate();
         lanes
-            .filter(|(_, (backend, lane))| answers(backend) && lane.abandoned == 0)
+            .filter(|(_, (backend, lane))| answers(backend) && lane.hung.total() == 0)
             .fold(0, |mask, (at, _)| mask | 1 << at)
     }
 
@@ -113,9 +151,9 @@ impl Core {
             _ if attempt.work == Operation::Space => None,
             None => Some(state::Outcome::LateSuccess),
             Some(Some(failure)) => Some(state::Outcome::LateFailure {
-                block: Some(attempt.block.0),
+                block: attempt.blames().map(|block| block.0),
                 timed_out_at: epoch,
-                blame: state::Blame::new(attempt.operation(), &failure),
+                blame: state::Blame::new(attempt.work, &failure),
             }),
             Some(None) => None,
         };
@@ -136,7 +174,7 @@ impl Core {
         if attempt.expects(failure) {
             return Some(None);
         }
-        let context = Context::new(attempt.operation(), self.rules.scope);
+        let context = Context::new(attempt.judged_as(), self.rules.scope);
         Some(class::classify(failure, context).counts().then(|| failure.clone()))
     }
 
@@ -157,9 +195,9 @@ impl Core {
             None if matches!(attempt.work, Operation::Hotness | Operation::Space) => {}
             None => self.record_success(attempt.lane, now, fx),
             Some(Some(failure)) => {
-                let (lane, block) = (attempt.lane, attempt.block);
-                self.count_error(lane, class::Class::Path, &failure);
-                self.record_failure(lane, block, attempt.operation(), &failure, now, fx);
+                let (lane, block) = (attempt.lane, attempt.blames());
+                self.count_error(lane, Class::Path, &failure);
+                self.record_failure(lane, block, attempt.work, &failure, now, fx);
             }
             Some(None) => {}
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 use super::backend::LaneState;
 use super::core::Core;
 use super::effects::Effects;
+use super::hung::Clog;
 use super::layout::Writer;
 use super::shared::Shared;
 use super::types::Setting;
@@ -193,11 +194,39 @@ impl Core {
                 if let Some(probed) = probed {
                     self.learn(lane, &probed, fx);
                 }
-                Outcome::ProbeSuccess
+                match self.clogged(lane, fx) {
+                    None => Outcome::ProbeSuccess,
+                    Some(failure) => {
+                        Outcome::ProbeFailure { blame: Blame::new(Operation::Probe, &failure) }
+                    }
+                }
             }
             Err(failure) => Outcome::ProbeFailure { blame: Blame::new(Operation::Probe, &failure) },
         };
         self.record(lane, outcome, now, fx);
+    }
+
+    /// A path that answers, and on which so much hangs all the same that it would be excluded again
+    /// with its first operations: no probe brings it back (R36). Told once.
+    fn clogged(&mut self, lane: usize, fx: &mut Effects) -> Option<Failure> {
+        let state = &mut self.lanes[lane];
+        let clog = state.clog()?;
+        if !std::mem::replace(&mut state.told_clogged, true) {
+            let root = self.layout.root(lane);
+            let what = match clog {
+                Clog::Operations(count) => format!("{count} operations that were given up hang"),
+                Clog::Buffers(count) => {
+                    format!("{count} transfers that were given up hang with its buffers")
+                }
+            };
+            let text = format!(
+                "backend {root}: its probes pass, but {what} in the kernel: it stays excluded \
+                 until some of them return, or the store is closed and opened again"
+            );
+            fx.log(Level::Error, "KV2007", text);
+        }
+        let cause = Cause::TooManyAbandoned(state.hung.total());
+        Some(Failure { step: Step::Open, cause })
     }
 
     /// A backend that showed nothing at open (R13) has shown what it is.

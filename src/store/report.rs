@@ -70,7 +70,7 @@ pub fn health(shared: &Shared, facts: &Facts) -> Vec<BackendReport> {
                 samples: narrow(health.samples()),
                 failures: narrow(health.failures()),
                 in_flight: wide(lane.running()),
-                abandoned: wide(lane.abandoned),
+                abandoned: wide(lane.hung.total()),
                 direct: lane.facts.direct,
                 probe_threads: facts.unfinished.on(index),
                 probes: counters.probes,

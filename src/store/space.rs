@@ -38,9 +38,10 @@ impl Core {
             return;
         }
         for lane in 0..self.n() {
+            let epoch = self.health.backends()[lane].epoch();
             let state = &mut self.lanes[lane];
             let fresh = state.room.asked.is_some_and(|asked| now.since(asked) < FRESH);
-            if fresh || state.room.running || state.abandoned > 0 {
+            if fresh || state.room.running || state.hung.since(epoch) > 0 {
                 continue;
             }
             state.room.asked = Some(now);

@@ -11,7 +11,6 @@ use crate::clock::Time;
 use crate::config::FailureScope;
 use crate::engine::Tag;
 use crate::error::{Error, Failure, Status, Step};
-use crate::health::class::Operation;
 use crate::log::Level;
 
 /// A judge that wakes this much later than armed has slept (SIGSTOP, a paused VM), and so have the
@@ -50,16 +49,6 @@ impl Attempt {
             (_, libc::ENOENT | libc::EEXIST) => true,
             (S::Rename { replace: false }, libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => true,
             _ => false,
-        }
-    }
-
-    pub(super) fn operation(&self) -> Operation {
-        match self.class {
-            Class::Load => Operation::Load,
-            Class::Dump => Operation::Dump,
-            Class::Lookup => Operation::Lookup,
-            Class::Metadata => Operation::Commit,
-            Class::Lease | Class::Idle => self.work,
         }
     }
 }
@@ -186,28 +175,23 @@ impl Core {
     fn abandon(&mut self, tag: Tag, fx: &mut Effects) {
         let Some(attempt) = self.attempts.get_mut(&tag) else { return };
         let lane = attempt.lane;
-        attempt.abandoned = Some(self.health.backends()[lane].epoch());
+        // A failure makes no path available: it stands after the time-out was recorded, too (R29).
+        let epoch = self.health.backends()[lane].epoch();
+        attempt.abandoned = Some(epoch);
         let class = attempt.class;
         self.lanes[lane].free_slot(class);
-        self.lanes[lane].abandoned += 1;
+        self.lanes[lane].hung.add(attempt.may_hold_a_buffer(), epoch);
         fx.abandon.push((lane, tag));
         fx.wake_class(lane, class);
     }
 
-    /// Takes a time-out into the window, and notes when, for R29.
+    /// Takes a time-out into the window.
     fn count_time_out(&mut self, tag: Tag, now: Time, fx: &mut Effects) {
         let Some(attempt) = self.attempts.get(&tag) else { return };
-        let (lane, block) = (attempt.lane, attempt.block);
+        let (lane, block, work) = (attempt.lane, attempt.blames(), attempt.work);
         let failure = self.timed_out(attempt);
-        let operation = attempt.operation();
         self.count_limit(tag, &failure, now);
-        self.record_failure(lane, block, operation, &failure, now, fx);
-        let epoch = self.health.backends()[lane].epoch();
-        if let Some(attempt) = self.attempts.get_mut(&tag)
-            && attempt.abandoned.is_some()
-        {
-            attempt.abandoned = Some(epoch);
-        }
+        self.record_failure(lane, block, work, &failure, now, fx);
     }
 
     fn local_failure(&mut self, id: ChainId, failure: Failure, now: Time, fx: &mut Effects) {

@@ -211,6 +211,11 @@ impl Desk {
         self.free.len() < self.slots.len()
     }
 
+    /// A context that holds so many requests takes one more flight, and a kick.
+    pub fn has_room(&self, holds: u32) -> bool {
+        self.airborne + 1 < usize::try_from(holds).unwrap_or(usize::MAX)
+    }
+
     pub fn resume(&mut self, flight: Flight, todo: Todo) {
         self.resumed.push_back((flight, todo));
     }

@@ -89,3 +89,14 @@ fn a_flight_that_came_back_goes_before_anything_new() {
     desk.stopping = true;
     assert!(desk.landed(), "the last one tells the reaper");
 }
+
+#[test]
+fn r36_flights_that_hang_fill_a_context_until_they_have_landed() {
+    let mut desk = Desk::new(1);
+    let hung = [desk.enter(flight(1), true), desk.enter(flight(2), true)];
+    assert!(desk.has_room(4) && !desk.has_room(3), "one is left for a kick");
+    desk.leave(hung[0]);
+    assert!(!desk.has_room(3), "it may go back to the kernel");
+    desk.landed();
+    assert!(desk.has_room(3));
+}

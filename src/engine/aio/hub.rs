@@ -73,9 +73,11 @@ impl Hub {
         }
     }
 
-    /// A context is there, or is made. The reaper is asked for with it.
+    /// A context is there, or is made, with room for one more. The reaper is asked for with it.
+    /// What was given up may fill it for ever: the rest is for blocking calls then.
     pub fn has_context(&self) -> bool {
-        self.desk.lock().reaper != Reaper::Refused && self.context().is_some()
+        self.desk.lock().reaper != Reaper::Refused
+            && self.context().is_some_and(|context| self.desk.lock().has_room(context.holds()))
     }
 
     /// No context is made for some time.

@@ -19,6 +19,7 @@ pub const CASES: &[Case] = &[
     ("r32 a borrowed op is reported as what it came to", revoked_borrowed),
     ("r36 a hung worker is replaced", replaced),
     ("r36 hung transfers leave metadata alone", metadata_goes_on),
+    ("r36 more may hang than a ring has places", more_than_places),
     ("r30 buffers of abandoned ops are charged until they return", charged),
     ("stop leaves what is queued and lets the hung return", stopped),
 ];
@@ -192,6 +193,36 @@ fn replaced(make: Make, dir: &Path) {
     // Those that came back are too many and leave; work goes on.
     assert_eq!(rig.run(read_whole(&file, BUFFERED, &host)), Ok(Done::Unit));
     rig.until_bell(|| rig.engine.threads() == 0);
+}
+
+fn more_than_places(make: Make, dir: &Path) {
+    let rig = Rig::new(make, Limits { transfers: 8, metadata: 1, buffer_bytes: 256 << 20 });
+    let file = dir.join("file");
+    let host = Host::plain(4096);
+    std::fs::write(&file, pattern(4096, 1)).unwrap();
+    let stuck = Stuck::new(&rig, dir, 1);
+    // As many as fill the tables of several rings; threads have no such limit.
+    let rounds = if rig.engine.kind() == EngineKind::IoUring { 20 } else { 2 };
+    let mut hung = Vec::new();
+    for _ in 0..rounds {
+        let new: Vec<(Tag, Arc<Gate>)> = (0..8).map(|_| stuck.begin(&rig, 0, &host)).collect();
+        rig.until_opening(rig.running());
+        for (tag, gate) in new {
+            assert!(gate.revoke());
+            rig.engine.abandon(tag);
+            hung.push(tag);
+        }
+    }
+    assert_eq!(rig.running(), hung.len());
+    let reads: Vec<Tag> =
+        (0..20).map(|_| rig.submit(read_whole(&file, BUFFERED, &host)).0).collect();
+    for tag in reads {
+        assert_eq!(rig.outcome(tag), Ok(Done::Unit));
+    }
+    let _released = stuck.release(0);
+    for tag in hung {
+        assert!(rig.outcome(tag).is_err());
+    }
 }
 
 fn metadata_goes_on(make: Make, dir: &Path) {

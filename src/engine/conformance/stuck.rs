@@ -50,11 +50,17 @@ impl Stuck {
 
     /// Submits a read that hangs.
     pub fn hang(&self, rig: &Rig, number: usize, host: &Host) -> (Tag, Arc<Gate>) {
+        let begun = self.begin(rig, number, host);
+        // The kernel tells of no event when somebody begins to hang in an open.
+        rig.until_opening(rig.running());
+        begun
+    }
+
+    /// Submits a read that will hang, and waits until an engine has it.
+    pub fn begin(&self, rig: &Rig, number: usize, host: &Host) -> (Tag, Arc<Gate>) {
         let path = self.dir.join(number.to_string());
         let (tag, gate) = rig.submit(read_whole(&path, WAYS[0], host));
         rig.started(tag);
-        // The kernel tells of no event when somebody begins to hang in an open.
-        rig.until_opening(rig.running());
         (tag, gate)
     }
 

@@ -81,6 +81,8 @@ pub(super) struct Lane {
     pub(super) starved: AtomicBool,
     /// A ring did not pull since the pool has enough.
     pub(super) crowded: AtomicBool,
+    /// A ring did not pull since its table is full.
+    pub(super) full: AtomicBool,
     /// How many ops the pool has. Written under the lock of `threads`.
     handed: AtomicUsize,
     pool: OnceLock<Arc<Pool>>,
@@ -108,6 +110,7 @@ impl Lane {
             habit: Habit::default(),
             starved: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
+            full: AtomicBool::new(false),
             handed: AtomicUsize::new(0),
             pool: OnceLock::new(),
             rings: (0..cores.min(RINGS_MAX)).map(|_| Ring::default()).collect(),

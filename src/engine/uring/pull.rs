@@ -28,7 +28,7 @@ impl Worker {
     pub(super) fn pull(&mut self) {
         let mut left = usize::MAX;
         self.more = false;
-        while !self.table.full() && !self.lane.stopping() {
+        while self.has_places() && !self.lane.stopping() {
             if left == 0 && self.table.busy() >= SHARE {
                 self.more = true;
                 return self.lane.rouse(self.number + 1);
@@ -81,6 +81,17 @@ impl Worker {
             room()
         };
         (transfers, busy < WORKERS as usize)
+    }
+
+    /// Whether the ring takes on more: it has a place for it, or has lost places for good, perhaps,
+    /// to ops that were given up. What has no place then goes to the pool.
+    fn has_places(&self) -> bool {
+        let places = || !self.table.full() || self.table.any_given_up();
+        // Noted before the last look, so that whoever gives an op up sees it.
+        places() || {
+            self.lane.full.store(true, Ordering::SeqCst);
+            places()
+        }
     }
 
     /// Takes a buffer before a transfer is pulled. Where the system refuses one the transfer is

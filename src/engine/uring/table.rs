@@ -202,6 +202,12 @@ impl Table {
         self.free.is_empty() && self.entries.len() >= self.max
     }
 
+    /// Some of the ops were given up.
+    pub(super) fn any_given_up(&self) -> bool {
+        let jobs = self.entries.iter().filter_map(|entry| entry.job.as_deref());
+        jobs.into_iter().any(|job| job.op.gate.revoked())
+    }
+
     /// Takes a free slot; there is one.
     pub(super) fn insert(&mut self, job: Job) -> Id {
         self.reads += usize::from(is_read(&job));
@@ -286,6 +292,8 @@ mod tests {
         table.remove(stuck, true);
         let next = table.insert(job(2));
         assert_ne!(next.slot, stuck.slot);
-        assert!(table.full());
+        assert!(table.full() && !table.any_given_up());
+        assert!(table.get(next).unwrap().op.gate.revoke());
+        assert!(table.any_given_up());
     }
 }

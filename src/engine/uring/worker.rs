@@ -168,6 +168,10 @@ impl Worker {
             Kind::Transfer => self.spare.take(),
             Kind::Metadata => None,
         };
+        if self.table.full() {
+            let (tried, learns) = (Tried::default(), false);
+            return self.lane.hand_over(op, Baggage { buffer, tried, learns });
+        }
         let id = self.table.insert(Job::new(op, buffer));
         let Some(job) = self.table.get(id) else { return };
         match &job.op.kind {

@@ -6,10 +6,12 @@
 //! release.
 
 mod checks;
+mod chores;
 mod closing;
 #[cfg(loom)]
 mod event;
 mod exact;
+mod hung;
 mod kernel;
 mod lease;
 mod model;

@@ -141,7 +141,7 @@ impl World {
             window: 4,
             threshold: 2,
         };
-        let slots = Slots { transfers: 4, lookups: 4, idle: 1 };
+        let slots = Slots { transfers: 4, lookups: 4, idle: 1, buffered: 100 };
         let mask = Arc::new(AtomicU64::new(0));
         let paths = (0..n).map(|_| Ok(facts.clone())).collect();
         let core = Core::new(rules, clock.clone(), layout, paths, mode.direct, slots, mask);

@@ -1,0 +1,109 @@
+//! What chores of the collector say about a path (R22, R84).
+
+use std::time::Duration;
+
+use super::world::{Mode, Path, World};
+use crate::engine::{OpKind, Tag, Want};
+use crate::error::{Cause, Failure, Step};
+use crate::health::state::BackendState;
+use crate::store::chore::Chore;
+use crate::store::core::Core;
+use crate::store::types::BlockId;
+
+const LIMIT: Duration = Duration::from_millis(100);
+
+fn world() -> World {
+    let mut world = World::new(9, Mode { paths: 1, ..Mode::default() });
+    world.paths[0] = Path::Hanging;
+    world
+}
+
+impl World {
+    /// Begins a chore, and gives its first op.
+    fn chore(&mut self, chore: Chore) -> Tag {
+        let begun =
+            self.with(|core, now, fx| core.begin_chores(vec![chore], Some(LIMIT), false, now, fx));
+        drop(begun.unwrap());
+        assert!(self.pull_some(0, Want::Any));
+        self.running.keys().max().copied().unwrap()
+    }
+
+    fn times_out(&mut self, chore: Chore) {
+        self.chore(chore);
+        self.clock.advance(LIMIT);
+        self.with(Core::judge);
+    }
+
+    fn fails(&mut self, chore: Chore, failure: Failure) {
+        let tag = self.chore(chore);
+        self.running.remove(&tag);
+        self.with(|core, now, fx| core.complete(tag, Err(failure), now, fx));
+    }
+
+    fn failures(&self) -> usize {
+        self.core.health.backends()[0].failures()
+    }
+}
+
+fn cold(number: u8) -> Chore {
+    Chore::RemoveCold { block: BlockId([number; 16]), mtime_ns: 0 }
+}
+
+fn listing() -> Chore {
+    Chore::List { dir: "data".into(), filter: "" }
+}
+
+#[test]
+fn r22_a_file_whose_removal_hangs_counts_once_and_another_one_as_well() {
+    let mut world = world();
+    for _ in 0..3 {
+        world.times_out(cold(1));
+        assert_eq!(world.failures(), 1, "one bad block");
+    }
+    world.times_out(cold(2));
+    assert_eq!(world.core.health.backends()[0].state(), BackendState::Excluded);
+}
+
+#[test]
+fn r84_each_listing_that_hangs_counts() {
+    let mut world = world();
+    world.times_out(listing());
+    world.times_out(listing());
+    assert_eq!(world.core.health.backends()[0].state(), BackendState::Excluded);
+}
+
+#[test]
+fn r22_an_errno_of_a_chore_counts_never_and_a_marker_always() {
+    let mut world = world();
+    for number in 0..3 {
+        world.fails(cold(number), Failure::errno(Step::Remove, libc::EIO));
+        world.fails(
+            Chore::RemoveFile(format!("{number}.tmp")),
+            Failure::errno(Step::Remove, libc::EROFS),
+        );
+        world.fails(listing(), Failure::errno(Step::List, libc::EIO));
+    }
+    assert_eq!(world.failures(), 0);
+    let claim = || Chore::Claim("lease".into());
+    world.fails(claim(), Failure::errno(Step::Read, libc::EIO));
+    assert_eq!(world.failures(), 1, "its first step reads the marker");
+    let cause = Cause::NotTheStorage("another".into());
+    world.fails(claim(), Failure { step: Step::Verify, cause });
+    assert_eq!(world.core.health.backends()[0].state(), BackendState::Excluded);
+}
+
+#[test]
+fn r29_a_late_errno_of_a_chore_counts_never() {
+    let mut world = world();
+    world.times_out(cold(1));
+    world.times_out(cold(2));
+    let failures = world.failures();
+    let late: Vec<Tag> = world.running.keys().copied().collect();
+    for tag in late {
+        let running = world.running.remove(&tag).unwrap();
+        assert!(matches!(running.op.kind, OpKind::RemoveCold { .. }));
+        let failure = Failure::errno(Step::Remove, libc::EIO);
+        world.with(|core, now, fx| core.complete(tag, Err(failure), now, fx));
+    }
+    assert_eq!(world.failures(), failures);
+}
