@@ -107,7 +107,8 @@ static unsigned uninterruptible(void)
         char line[128];
         FILE *status = fopen(text("/proc/self/task/%s/status", task->d_name), "r");
         if (status == NULL) continue;
-        while (fgets(line, sizeof line, status) != NULL) count += strncmp(line, "State:\tD", 8) == 0;
+        while (fgets(line, sizeof line, status) != NULL)
+            count += strncmp(line, "State:\tD", 8) == 0;
         fclose(status);
     }
     closedir(tasks);
