@@ -4,6 +4,7 @@
 #   make test   everything that CI checks
 #   make crash  kills writers many times, and replays power losses at every moment
 #   make soak   hours of faults, if wanted: SOAK_SECONDS, SOAK_SEED, SOAK_ENGINES
+#   make glusterfs   demo and soak on a real GlusterFS volume whose clients are killed and stopped
 #   make filesystems   every engine on ext4, XFS, btrfs, tmpfs and overlayfs, sectors of 512 and 4096
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
@@ -18,7 +19,7 @@ TEST_JOBS ?= $(shell expr 4 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: all demo demo-hang test wheel crash soak filesystems setup build clean
+.PHONY: all demo demo-hang test wheel crash soak glusterfs filesystems setup build clean
 all: build
 
 setup:
@@ -73,6 +74,15 @@ soak: build
 	set -e; for engine in $(SOAK_ENGINES); do \
 	    KVPATH_SOAK_SECONDS=$(SOAK_SECONDS) KVPATH_SOAK_SEED=$(SOAK_SEED) \
 	    KVPATH_TEST_ENGINE=$$engine $(BUILD)/ctest/soak/soak chaos; done
+
+# The soak takes so long with each engine; PARTS=demo leaves it out.
+GLUSTERFS_SECONDS ?= 600
+glusterfs:
+	@scripts/setup.sh glusterfs
+	cmake -S . -B $(BUILD)
+	cmake --build $(BUILD) -j $(JOBS) --target replay soak_clients
+	SOAK_SECONDS=$(GLUSTERFS_SECONDS) SOAK_SEED=$(SOAK_SEED) SOAK_ENGINES="$(SOAK_ENGINES)" \
+	    ctest/glusterfs.sh $(BUILD) $(PARTS)
 
 filesystems: bench-build
 	ctest/filesystems.sh $(BENCH_BUILD)/kvbench $(CASES)

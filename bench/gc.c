@@ -2,11 +2,13 @@
  *
  *   gcbench DIR BLOCKS ROUNDS
  *
- * Puts BLOCKS small blocks into 4096 directories below DIR, then measures lookups of 64 ids and
- * loads of single blocks, without a pass and during one, in turns, in one process. */
-#define _GNU_SOURCE
+ * Puts BLOCKS small blocks into 4096 directories below DIR, then measures a pass alone, with what
+ * it looks at in the kernel's caches and, where they may be dropped, without; and lookups of 64 ids
+ * and loads of single blocks, without a pass and during one, in turns, in one process. With 0
+ * rounds it is one pass and nothing else, for whoever counts its system calls. */
 #include <fcntl.h>
 #include <kvpath.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +32,27 @@ static double cpu_s(void)
     getrusage(RUSAGE_SELF, &use);
     return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
            (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+}
+
+/* What this process had the device read; names and ages of files, too. */
+static double read_mib(void)
+{
+    char line[128];
+    unsigned long long bytes = 0;
+    FILE *io = fopen("/proc/self/io", "r");
+    while (io != NULL && fgets(line, sizeof line, io) != NULL)
+        if (sscanf(line, "read_bytes: %llu", &bytes) == 1) break;
+    if (io != NULL) fclose(io);
+    return (double)bytes / (1 << 20);
+}
+
+/* Whether the kernel has forgotten what it knew of files. */
+static bool drop_caches(void)
+{
+    FILE *drop = fopen("/proc/sys/vm/drop_caches", "w");
+    if (drop == NULL) return false;
+    bool written = fputs("3", drop) >= 0;
+    return fclose(drop) == 0 && written;
 }
 
 static void check(kvpath_status_t status, const char *what)
@@ -148,6 +171,40 @@ static void work(kvpath_store_t store, uint64_t blocks, uint64_t passes, double 
     }
 }
 
+/* A pass alone. It takes a tenth: what is below the trigger stays. Gives the open store. */
+static kvpath_store_t pass_alone(const char *root, uint64_t blocks, const char *how)
+{
+    double cpu = cpu_s(), mib = read_mib(), start = now_s();
+    kvpath_store_t store = open_store(root, blocks - blocks / 10);
+    while (stats_of(store).collector_passes == 0) usleep(2000);
+    kvpath_stats_t stats = stats_of(store);
+    printf("a pass alone, %s: %.2f s, %.2f s of CPU, %.1f MiB read from the device, "
+           "%llu of %llu blocks removed\n",
+           how, now_s() - start, cpu_s() - cpu, read_mib() - mib,
+           (unsigned long long)stats.collected_blocks, (unsigned long long)blocks);
+    return store;
+}
+
+static void one_round(const char *root, uint64_t blocks, struct times *times)
+{
+    fill(root, blocks);
+    sync();
+    if (drop_caches()) {
+        check(kvpath_close(pass_alone(root, blocks, "nothing cached")), "close");
+        fill(root, blocks);
+        sync();
+    }
+    kvpath_store_t store = pass_alone(root, blocks, "all cached    ");
+    /* Without a pass: the next one comes half a minute later. */
+    work(store, blocks, 0, 5, &times[0], &times[1]);
+    check(kvpath_close(store), "close");
+    fill(root, blocks);
+    sync();
+    store = open_store(root, blocks - blocks / 10);
+    work(store, blocks, 1, 0, &times[2], &times[3]);
+    check(kvpath_close(store), "close");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 4) {
@@ -157,31 +214,17 @@ int main(int argc, char **argv)
     const char *root = argv[1];
     uint64_t blocks = strtoull(argv[2], NULL, 10);
     int rounds = atoi(argv[3]);
+    if (rounds == 0) {
+        check(kvpath_close(pass_alone(root, blocks, "traced        ")), "close");
+        return 0;
+    }
     struct times times[4];
     for (int at = 0; at < 4; at++) times[at] = (struct times){calloc(SAMPLES_MAX, 8), 0};
-    for (int round = 0; round < rounds; round++) {
-        fill(root, blocks);
-        sync();
-        /* Alone: time and CPU. It takes a tenth: what is below the trigger stays. */
-        double cpu = cpu_s(), start = now_s();
-        kvpath_store_t store = open_store(root, blocks - blocks / 10);
-        while (stats_of(store).collector_passes == 0) usleep(2000);
-        kvpath_stats_t stats = stats_of(store);
-        printf("a pass alone: %.2f s, %.2f s of CPU, %llu of %llu blocks removed\n",
-               now_s() - start, cpu_s() - cpu, (unsigned long long)stats.collected_blocks,
-               (unsigned long long)blocks);
-        /* Without a pass: the next one comes half a minute later. */
-        work(store, blocks, 0, 5, &times[0], &times[1]);
-        check(kvpath_close(store), "close");
-        fill(root, blocks);
-        sync();
-        store = open_store(root, blocks - blocks / 10);
-        work(store, blocks, 1, 0, &times[2], &times[3]);
-        check(kvpath_close(store), "close");
-    }
+    for (int round = 0; round < rounds; round++) one_round(root, blocks, times);
     report("lookup of 64, without a pass", &times[0]);
     report("lookup of 64, during a pass ", &times[2]);
     report("load of one,  without a pass", &times[1]);
     report("load of one,  during a pass ", &times[3]);
+    fill(root, blocks); /* for a pass that is counted */
     return 0;
 }

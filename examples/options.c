@@ -14,6 +14,8 @@
 #define DEFAULT_TRACE "examples/data/excerpt.jsonl"
 #endif
 
+enum { HANG_TIMEOUT_MS = 3000, COMMAND_TIMEOUT_MS = 6000 };
+
 static const char *const HELP =
     "Replays a trace of inference requests against a kvpath store: per request a prefix lookup, a\n"
     "load of what is stored with every byte checked, and a dump of the rest, one task per layer.\n"
@@ -35,6 +37,8 @@ static const char *const HELP =
     "  --fault WHAT      enotdir: one path turns into a file for a while; hang: it stops answering\n"
     "                    (a bindfs mount whose server is stopped; `replay_fault` does without);\n"
     "                    none (default: enotdir where there are two paths and enough requests)\n"
+    "  --break COMMAND   the fault is this shell command (it might kill the client of the second\n"
+    "  --mend COMMAND    mount), and this one ends it; both are needed, and no --fault\n"
     "  --keep            leave everything where it is and say where\n"
     "  --help            this text\n"
     "\n"
@@ -70,6 +74,8 @@ static int take_option(struct options *o, const char *name, const char *value) {
     if (strcmp(name, "trace") == 0) o->trace = value;
     if (strcmp(name, "backends") == 0) o->backends = value;
     if (strcmp(name, "keep") == 0) o->keep = 1;
+    if (strcmp(name, "break") == 0) o->break_command = value;
+    if (strcmp(name, "mend") == 0) o->mend_command = value;
     if (strcmp(name, "block-size") == 0 && !(o->block_bytes = parse_size(value)))
         return wrong_value(name, value, "not a size like 512K or 1M");
     if (strcmp(name, "shards") == 0 && !(o->shards = parse_size(value)))
@@ -98,6 +104,7 @@ int read_options(int argc, char **argv, struct replay *r) {
         {"shards", required_argument, NULL, 'o'},   {"block-size", required_argument, NULL, 'o'},
         {"engine", required_argument, NULL, 'o'},   {"direct", required_argument, NULL, 'o'},
         {"fault", required_argument, NULL, 'o'},    {"keep", no_argument, NULL, 'o'},
+        {"break", required_argument, NULL, 'o'},    {"mend", required_argument, NULL, 'o'},
         {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
     };
     struct options *o = &r->options;
@@ -113,6 +120,12 @@ int read_options(int argc, char **argv, struct replay *r) {
         fprintf(stderr, "%s: not an option (--help explains)\n", argv[optind]);
         return EXIT_USAGE;
     }
+    if (!o->break_command != !o->mend_command || (o->break_command && o->fault_given)) {
+        fputs("--break and --mend need each other, and no --fault (--help explains)\n", stderr);
+        return EXIT_USAGE;
+    }
+    if (o->break_command) o->fault = FAULT_COMMAND;
+    o->fault_given |= o->break_command != NULL;
     r->terminal = isatty(STDOUT_FILENO);
     r->block_bytes = o->block_bytes;
     r->shards = o->shards;
@@ -154,7 +167,9 @@ char *config_json(const struct replay *r) {
             strcmp(r->options.direct, "off") == 0 ? "false" : "true");
     if (strcmp(r->options.direct, "auto") == 0) fprintf(out, ", \"io_direct_fallback\": true");
     /* A third of this for each of three paths: what a call costs that finds one hanging. */
-    if (r->options.fault == FAULT_HANG) fprintf(out, ", \"timeout_ms\": 3000");
+    if (r->options.fault == FAULT_HANG || r->options.fault == FAULT_COMMAND)
+        fprintf(out, ", \"timeout_ms\": %d",
+                r->options.fault == FAULT_HANG ? HANG_TIMEOUT_MS : COMMAND_TIMEOUT_MS);
     /* 256 directories are enough for some thousand blocks. Probes follow each other quickly, so
      * that the path is seen to come back within seconds; the defaults are 10 s, 3 s and 8. */
     fprintf(out, ", \"data_dir_shard_bytes\": 2, \"store_health\": {"

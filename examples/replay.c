@@ -6,6 +6,7 @@
  * ground.c, the options in options.c, what it prints in report.c. */
 #define _XOPEN_SOURCE 700
 #include "replay.h"
+#include "outside.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -94,25 +95,49 @@ static void load(struct replay *r, struct request request, size_t hits) {
     sample(&r->phases[r->broken], took);
 }
 
+static int run_command(const struct replay *r, const char *command) {
+    event(r, "$ %s", command);
+    return outside_run(command);
+}
+
+static int break_path(struct replay *r) {
+    size_t path = r->fault_path;
+    switch (r->options.fault) {
+    case FAULT_COMMAND:
+        return run_command(r, r->options.break_command);
+    case FAULT_HANG:
+        event(r, "path%zu stops answering: %s", path, hang_means(&r->hang));
+        return hang_stop(&r->hang, r->store, path);
+    case FAULT_ENOTDIR:
+    case FAULT_NONE:
+        event(r, "path%zu turns into a file: ENOTDIR for everything below it", path);
+    }
+    return ground_break(&r->ground, path);
+}
+
+static int mend_path(struct replay *r) {
+    switch (r->options.fault) {
+    case FAULT_COMMAND:
+        return run_command(r, r->options.mend_command);
+    case FAULT_HANG:
+        return hang_go(&r->hang, r->store, r->fault_path);
+    case FAULT_ENOTDIR:
+    case FAULT_NONE:
+        break;
+    }
+    return ground_mend(&r->ground, r->fault_path);
+}
+
 /* Breaks or mends the path when its time has come. Called amid a dump, when work is queued. */
 static void fault_step(struct replay *r, size_t request) {
     if (r->options.fault == FAULT_NONE) return;
-    size_t path = r->fault_path;
     if (!r->broken && request == r->break_at) {
         r->broken = 1;
-        if (r->options.fault == FAULT_HANG) {
-            if (hang_stop(&r->hang, r->store, path)) r->count.other++;
-            event(r, "path%zu stops answering: %s", path, hang_means(&r->hang));
-            return;
-        }
-        if (ground_break(&r->ground, path)) r->count.other++;
-        event(r, "path%zu turns into a file: ENOTDIR for everything below it", path);
+        r->count.other += break_path(r) != 0;
     } else if (r->broken == 1 && request == r->mend_at) {
-        int failed = r->options.fault == FAULT_HANG ? hang_go(&r->hang, r->store, path)
-                                                    : ground_mend(&r->ground, path);
-        if (failed) r->count.other++;
+        r->count.other += mend_path(r) != 0;
         r->broken = 2;
-        event(r, "path%zu is what it was again; probes will find out", path);
+        event(r, "path%zu is what it was again; probes will find out", r->fault_path);
     }
 }
 
@@ -284,8 +309,7 @@ static int replay(struct replay *r) {
     kvpath_status_t status = kvpath_stats(r->store, &r->stats);
     if (status != KVPATH_OK) r->count.other += failed(r, "stats", status);
     /* Interrupted while it hung: close waits for what is in the kernel. */
-    if (r->broken == 1 && r->options.fault == FAULT_HANG)
-        r->count.other += hang_go(&r->hang, r->store, r->fault_path) != 0;
+    if (r->broken == 1 && r->options.fault != FAULT_ENOTDIR) r->count.other += mend_path(r) != 0;
     status = kvpath_close(r->store);
     if (status != KVPATH_OK) r->count.other += failed(r, "close", status);
     status = kvpath_set_log_callback(NULL, KVPATH_LOG_WARN, NULL);
@@ -309,6 +333,10 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (r.options.fault == FAULT_COMMAND && outside_start()) {
+        perror("--break");
+        return EXIT_WRONG;
+    }
     if (ground_make(&r.ground, r.options.dir, r.options.backends)) return EXIT_WRONG;
     result = plan_fault(&r) ? EXIT_USAGE : EXIT_FINE;
     if (result == EXIT_FINE) {

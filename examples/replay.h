@@ -12,7 +12,7 @@
 
 enum { EXIT_FINE = 0, EXIT_WRONG = 1, EXIT_USAGE = 2 };
 enum { RECOVERY_LIMIT_S = 30, PROGRESS_PARTS = 10 };
-enum fault { FAULT_NONE, FAULT_ENOTDIR, FAULT_HANG };
+enum fault { FAULT_NONE, FAULT_ENOTDIR, FAULT_HANG, FAULT_COMMAND };
 
 struct options {
     const char *dir;
@@ -25,6 +25,7 @@ struct options {
     size_t requests; /* 0: all */
     enum fault fault;
     int fault_given;
+    const char *break_command, *mend_command; /* of FAULT_COMMAND */
     int keep;
 };
 

@@ -21,18 +21,27 @@ need make build-essential
 need nm binutils
 need cmake cmake
 need pkg-config pkg-config
-# Building and `demo` need no more; `demo-hang` mounts, `wheel` packs. The tests mount file systems
-# of their own and of others, check JSON against schemas, compare the ABI, and try the package.
-mounts=no packs=no for_tests=no
+# Building and `demo` need no more; `demo-hang` mounts, `wheel` packs, `glusterfs` serves. The tests
+# mount file systems of their own and of others, check JSON against schemas, compare the ABI, and
+# try the package.
+mounts=no packs=no gluster=no for_tests=no
 case "${1:-}" in
 demo) ;;
 demo-hang) mounts=yes ;;
 wheel) packs=yes ;;
+glusterfs) gluster=yes ;;
 *) mounts=yes packs=yes for_tests=yes ;;
 esac
 if [ "$mounts" = yes ]; then
     need fusermount3 fuse3
     need bindfs bindfs
+fi
+if [ "$gluster" = yes ]; then
+    PATH="$PATH:/usr/sbin:/sbin"
+    need glusterd glusterfs-server
+    need glusterfs glusterfs-client
+    need unshare util-linux
+    need ip iproute2
 fi
 if [ "$packs" = yes ]; then
     # What the package takes from PyPI goes into virtual environments.

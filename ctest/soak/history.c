@@ -32,3 +32,8 @@ const char *history_text(const own_t *own, const char *storage, const kvpath_blo
     }
     return all;
 }
+
+bool may_be_shown(const own_t *own)
+{
+    return own->known != ABSENT || mounts_stale(own->removed_us);
+}

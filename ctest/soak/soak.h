@@ -5,8 +5,9 @@
  * reported as stored is there, what was removed is not; every call returns within its limit; and
  * afterwards descriptors, threads and memory are as before.
  *
- * KVPATH_SOAK_SECONDS (20), KVPATH_SOAK_SEED (1), KVPATH_SOAK_EPOCH (1: the first one). The faults, the configurations and what each
- * thread asks for come from the seed alone; how the threads interleave does not. */
+ * KVPATH_SOAK_SECONDS (20), KVPATH_SOAK_SEED (1), KVPATH_SOAK_EPOCH (1: the first one). The faults,
+ * the configurations and what each thread asks for come from the seed alone; how the threads
+ * interleave does not. */
 #ifndef KVPATH_SOAK_H
 #define KVPATH_SOAK_H
 
@@ -16,10 +17,10 @@
 #include <stdint.h>
 
 #include "check.h"
-#include "faultfs.h"
 
 enum {
     MOUNTS = 3,
+    ACTIVE_MAX = 3, /* faults at once */
     STORES = 2,  /* open at once: two writers of the common blocks */
     WORKERS = 8, /* the first six use the first store */
     OWN = 12,    /* blocks that one worker alone dumps and removes */
@@ -58,16 +59,51 @@ bool dice_one_in(dice_t *dice, unsigned many);
 
 /* ---- storm.c: the faults of one epoch ---- */
 
-void storm_begin(struct faultfs *mounts, uint64_t seed);
+typedef struct {
+    bool active;
+    int mount;
+    long long kind; /* what the mounts make of it */
+    uint64_t end_us;
+    bool fails; /* what hangs then fails, instead of running */
+} fault_t;
+
+void storm_begin(uint64_t seed);
 /* No more faults; those that are there stay. */
 void storm_end(void);
-/* All mounts work, and everything that hung is let go. */
-void storm_calm(struct faultfs *mounts);
 /* Whether a path that had just fallen off may have been believed (R24: for 100 ms) by a call that
  * ran from `start_us` until now. */
 bool storm_fell_off(uint64_t start_us);
 /* Prints the faults of the epoch. */
 void storm_story(void);
+/* For the mounts: a line of the story; a mount is about to fall off, and has; the faults. */
+void storm_note(int mount, const char *what);
+void storm_falls(int mount);
+void storm_fell(int mount);
+const fault_t *storm_faults(void);
+
+/* ---- faults.c: mounts of faultfs; clients.c: mounts that were given ---- */
+
+/* Why there can be none; NULL: there can. */
+const char *mounts_cannot(void);
+void mounts_make(unsigned seconds);
+void mounts_end(void);
+/* The directory behind the mounts, and where each is. */
+const char *mounts_storage(void);
+const char *mounts_path(int mount);
+/* How many times longer than on faultfs everything may take. */
+unsigned mounts_slower(void);
+/* Whether a mount may still show what was removed through another one at that time. */
+bool mounts_stale(uint64_t since_us);
+/* Begins a fault on its mount; false: it cannot begin now. Ends it. */
+bool mounts_break(fault_t *fault, dice_t *dice);
+void mounts_mend(const fault_t *fault);
+/* This mount hangs from now on. */
+void mounts_freeze(int mount);
+/* All mounts work, and everything that hung is let go. */
+void mounts_calm(void);
+/* The library's log, line by line; what was made of it. */
+void mounts_heard(const char *id, const char *line);
+void mounts_report(void);
 
 /* ---- worker.c ---- */
 
@@ -80,6 +116,7 @@ typedef struct {
     known_t known;
     /* A dump or removal was given up and may still happen, until all is at rest. */
     bool late_dump, late_remove;
+    uint64_t removed_us; /* when it was removed last */
     struct {
         char call; /* d, l or r */
         kvpath_status_t status;
@@ -93,6 +130,8 @@ typedef struct {
 void history_add(own_t *own, char call, kvpath_status_t status, uint64_t start_us);
 /* Also whether the file is there now. */
 const char *history_text(const own_t *own, const char *storage, const kvpath_block_id_t *id);
+/* Whether it may be found, as far as its worker knows. */
+bool may_be_shown(const own_t *own);
 
 /* What the workers of one epoch have in common. */
 typedef struct {
@@ -138,6 +177,9 @@ void worker_verify(worker_t *worker);
 void worker_settle(worker_t *worker, const char *storage);
 kvpath_block_id_t own_id(int worker, unsigned block);
 kvpath_block_id_t common_id(unsigned block);
+
+/* ---- content.c ---- */
+
 /* Fails unless the bytes are one writer's block, whole. */
 void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what);
 /* Reads the file of a block; gives whether it is there. */

@@ -16,7 +16,6 @@ enum {
     ARENAS = 4,
     TELL_EPOCHS = 50,
     GROWTH_MAX_KIB = 5 * 1024,
-    MOUNT_GRACE_SECONDS = 600,
     EPOCH_MIN_MS = 1200,
     EPOCH_MAX_MS = 3500,
     HANG_MS = 60,
@@ -30,7 +29,6 @@ enum {
 typedef enum { CALM, ROUGH, RACE } ending_t;
 
 static struct {
-    struct faultfs fs[MOUNTS];
     const char *storage;
     worker_t workers[WORKERS];
     uint64_t seed, epochs;
@@ -48,9 +46,10 @@ static void at_exit(void)
     storm_story();
 }
 
-static void quiet(int32_t level, const char *id, const char *line, void *user)
+static void heard(int32_t level, const char *id, const char *line, void *user)
 {
-    (void)level, (void)id, (void)line, (void)user;
+    (void)level, (void)user;
+    mounts_heard(id, line);
 }
 
 static unsigned long long setting(const char *name, unsigned long long otherwise)
@@ -70,6 +69,8 @@ static void wait_for(const char *what, bool (*is_so)(void *), void *argument)
     }
 }
 
+static unsigned open_limit_ms(void) { return OPEN_LIMIT_MS * mounts_slower(); }
+
 /* ---- stores ---- */
 
 static void make_config(char *json, size_t bytes, dice_t *dice, epoch_t *epoch, int close_ms)
@@ -81,15 +82,15 @@ static void make_config(char *json, size_t bytes, dice_t *dice, epoch_t *epoch, 
              " \"tensor_size\": %d, \"shard_size\": %d, \"block_size\": %d,"
              " \"posix_io_engine\": \"%s\", \"data_dir_shard_bytes\": 0, \"io_direct\": %s,"
              " \"commit_sync\": \"%s\", \"buffer_mode\": \"%s\", \"timeout_ms\": %u,"
-             " \"lookup_timeout_ms\": %u, \"open_timeout_ms\": %d, \"close_timeout_ms\": %d,"
+             " \"lookup_timeout_ms\": %u, \"open_timeout_ms\": %u, \"close_timeout_ms\": %d,"
              " \"posix_data_trans_concurrency\": %u, \"posix_lookup_concurrency\": %u,"
              " \"store_health\": {\"enabled\": %s, \"health_check_interval_s\": 0.6,"
              " \"health_check_timeout_s\": 0.5, \"health_window_size\": %u,"
              " \"failure_threshold\": %u}}",
-             soak.fs[0].mount, soak.fs[1].mount, soak.fs[2].mount, TENSOR_BYTES, SHARD_BYTES,
+             mounts_path(0), mounts_path(1), mounts_path(2), TENSOR_BYTES, SHARD_BYTES,
              BLOCK_BYTES, engine(), dice_one_in(dice, 2) ? "true" : "false",
              syncs[dice_from(dice, 0, 3)], epoch->borrowed ? "borrowed" : "isolated",
-             epoch->timeout_ms, epoch->lookup_timeout_ms, OPEN_LIMIT_MS, close_ms,
+             epoch->timeout_ms, epoch->lookup_timeout_ms, open_limit_ms(), close_ms,
              dice_from(dice, 2, 16), dice_from(dice, 1, 4), dice_one_in(dice, 3) ? "true" : "false",
              window, dice_from(dice, 1, window));
 }
@@ -99,7 +100,7 @@ static void open_one(const char *json, int which, epoch_t *epoch, bool faults)
 {
     const uint64_t start_us = now_us();
     kvpath_status_t status = kvpath_open(json, &epoch->store[which]);
-    within(start_us, OPEN_LIMIT_MS, "open");
+    within(start_us, open_limit_ms(), "open");
     if (status == KVPATH_UNSUPPORTED && soak.stores == 0) {
         soak.passed = true;
         SKIP("%s", kvpath_last_error());
@@ -108,9 +109,9 @@ static void open_one(const char *json, int which, epoch_t *epoch, bool faults)
         soak.refused++;
         CHECK(status == KVPATH_STORE_UNHEALTHY || status == KVPATH_TIMEOUT);
         storm_end();
-        storm_calm(soak.fs);
+        mounts_calm();
         CHECK_OK(kvpath_open(json, &epoch->store[which]));
-        storm_begin(soak.fs, epoch->seed + 1);
+        storm_begin(epoch->seed + 1);
     } else {
         CHECK_STATUS(status, KVPATH_OK);
     }
@@ -204,27 +205,27 @@ static void run_epoch(uint64_t number)
     const ending_t ending = (ending_t)dice_from(&roll, CALM, RACE);
     const bool faults_at_open = dice_one_in(&roll, 4);
     epoch.borrowed = dice_one_in(&roll, 5);
-    epoch.timeout_ms = dice_from(&roll, 600, 1500);
-    epoch.lookup_timeout_ms = dice_from(&roll, 300, 1200);
-    if (faults_at_open) storm_begin(soak.fs, epoch.seed);
+    epoch.timeout_ms = dice_from(&roll, 600, 1500) * mounts_slower();
+    epoch.lookup_timeout_ms = dice_from(&roll, 300, 1200) * mounts_slower();
+    if (faults_at_open) storm_begin(epoch.seed);
     for (int which = 0; which < STORES; which++) {
         make_config(json, sizeof json, &roll, &epoch, ending == CALM ? 0 : CLOSE_LIMIT_MS);
         open_one(json, which, &epoch, faults_at_open);
     }
-    if (!faults_at_open) storm_begin(soak.fs, epoch.seed);
+    if (!faults_at_open) storm_begin(epoch.seed);
     for (int at = 0; at < WORKERS; at++) worker_begin(&soak.workers[at], &epoch);
     const unsigned hangs = dice_from(&roll, 0, MOUNTS - 1);
-    use_for(dice_from(&roll, EPOCH_MIN_MS, EPOCH_MAX_MS));
+    use_for(dice_from(&roll, EPOCH_MIN_MS, EPOCH_MAX_MS) * mounts_slower());
     if (ending != CALM && dice_one_in(&roll, 2) && !(ending == ROUGH && epoch.borrowed)) {
         /* A path hangs when the store is closed; where workers are joined before that, and wait for
          * the kernel, it must not. */
-        CHECK_EQ(faultfs_command(&soak.fs[hangs], NULL, 0, "freeze"), 0);
+        mounts_freeze((int)hangs);
         use_for(HANG_MS);
     }
     if (ending != RACE) over(&epoch);
     if (ending == CALM) {
         storm_end();
-        storm_calm(soak.fs);
+        mounts_calm();
     }
     for (int at = 0; at < WORKERS && ending != RACE; at++) worker_join(&soak.workers[at]);
     for (int which = 0; which < STORES && ending == CALM; which++) {
@@ -237,9 +238,9 @@ static void run_epoch(uint64_t number)
     if (ending == RACE) over(&epoch);
     /* A wait for what runs on the caller's memory ends when the kernel lets go, and not before,
      * whatever close said (R32). Other waits end with the store. */
-    if (epoch.borrowed) storm_calm(soak.fs);
+    if (epoch.borrowed) mounts_calm();
     for (int at = 0; at < WORKERS && ending == RACE; at++) worker_join(&soak.workers[at]);
-    if (!epoch.borrowed) storm_calm(soak.fs);
+    if (!epoch.borrowed) mounts_calm();
     look();
 }
 
@@ -265,14 +266,12 @@ static void sweep(void)
 
 static void mount_all(unsigned long long seconds)
 {
-    if (faultfs_cannot() != NULL) {
+    if (mounts_cannot() != NULL) {
         soak.passed = true;
-        SKIP("%s", faultfs_cannot());
+        SKIP("%s", mounts_cannot());
     }
-    soak.storage = temp_dir();
-    for (int at = 0; at < MOUNTS; at++)
-        if (faultfs_start(&soak.fs[at], soak.storage, (unsigned)seconds + MOUNT_GRACE_SECONDS) != 0)
-            FAIL("faultfs: %s", soak.fs[at].error);
+    mounts_make((unsigned)seconds);
+    soak.storage = mounts_storage();
 }
 
 static size_t resident_now(void)
@@ -289,7 +288,7 @@ CASE(chaos)
     printf("%llu s, seed %llu, engine %s\n", seconds, (unsigned long long)soak.seed, engine());
     fflush(stdout);
     mount_all(seconds);
-    CHECK_OK(kvpath_set_log_callback(quiet, KVPATH_LOG_WARN, NULL));
+    CHECK_OK(kvpath_set_log_callback(heard, KVPATH_LOG_WARN, NULL));
     /* What the allocator keeps for later would hide a leak: little, and the same all the time. */
     CHECK(mallopt(M_MMAP_THRESHOLD, ALLOCATOR_KEEPS_BYTES) == 1);
     CHECK(mallopt(M_TRIM_THRESHOLD, ALLOCATOR_KEEPS_BYTES) == 1);
@@ -325,6 +324,7 @@ CASE(chaos)
     CHECK(right > 0 && calls > right);
     CHECK(resident <= soak.resident_kib + GROWTH_MAX_KIB);
     meter_stop();
-    for (int at = 0; at < MOUNTS; at++) CHECK_EQ(faultfs_stop(&soak.fs[at]), 0);
+    mounts_report();
+    mounts_end();
     soak.passed = true;
 }

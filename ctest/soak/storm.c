@@ -1,8 +1,8 @@
-/* soak.h: the faults. A thread adds one after the other, each on one mount for a while. Which,
- * where and how long comes from the seed; at most a few at once, so that something is left to use. */
+/* soak.h: the faults of an epoch. A thread adds one after the other, each on one mount for a while.
+ * Which, where and how long comes from the seed; at most a few at once, so that something is left
+ * to use. What can break is the mounts' (faults.c, clients.c). */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -10,7 +10,6 @@
 #include "soak.h"
 
 enum {
-    ACTIVE_MAX = 3,
     GAP_MAX_MS = 250,
     LIFE_MIN_MS = 50,
     LIFE_MAX_MS = 1200,
@@ -21,32 +20,24 @@ enum {
     BELIEVED_US = 600000,
 };
 
-struct fault {
-    bool active;
-    int mount;
-    long long rule; /* 0: freeze, -1: vanish */
-    uint64_t end_us;
-    bool fails; /* what hangs then fails, instead of running */
-};
-
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct faultfs *mounts;
     dice_t dice;
     bool stopped;
     uint64_t start_us;
-    struct fault faults[ACTIVE_MAX];
+    fault_t faults[ACTIVE_MAX];
     char lines[LINES][LINE_BYTES];
     unsigned line_count;
     struct {
+        int mount;
         uint64_t from_us, to_us;
     } fallen[FALLEN];
     unsigned fallen_count;
 } storm = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-static void note(int mount, const char *what)
+void storm_note(int mount, const char *what)
 {
     const double at = (double)(now_us() - storm.start_us) / 1e6;
     pthread_mutex_lock(&storm.lock);
@@ -61,139 +52,26 @@ void storm_story(void)
     for (; from < storm.line_count; from++) fprintf(stderr, "%s\n", storm.lines[from % LINES]);
 }
 
-static void tell(int mount, const char *command)
+void storm_falls(int mount)
 {
-    note(mount, command);
-    if (faultfs_command(&storm.mounts[mount], NULL, 0, "%s", command) != 0)
-        FAIL("mount %d, %s: %s", mount, command, storm.mounts[mount].error);
+    pthread_mutex_lock(&storm.lock);
+    const unsigned at = storm.fallen_count++ % FALLEN;
+    storm.fallen[at].mount = mount;
+    storm.fallen[at].from_us = now_us();
+    storm.fallen[at].to_us = UINT64_MAX;
+    pthread_mutex_unlock(&storm.lock);
 }
 
-static const char *pick(const char *const *words, size_t count)
+void storm_fell(int mount)
 {
-    return words[dice_next(&storm.dice) % count];
+    pthread_mutex_lock(&storm.lock);
+    for (unsigned at = 0; at < FALLEN && at < storm.fallen_count; at++)
+        if (storm.fallen[at].mount == mount && storm.fallen[at].to_us == UINT64_MAX)
+            storm.fallen[at].to_us = now_us() + BELIEVED_US;
+    pthread_mutex_unlock(&storm.lock);
 }
 
-#define PICK(...)                                                                                  \
-    pick((const char *const[]){__VA_ARGS__},                                                       \
-         sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *))
-
-/* The text of a rule. */
-static void make_rule(char *rule, size_t bytes)
-{
-    dice_t *dice = &storm.dice;
-    const char *ops = PICK("any", "read", "write", "open,create", "create", "rename",
-                           "fsync,fsyncdir", "lookup,getattr", "unlink", "flush", "rename,unlink");
-    const char *where = PICK("*", "*", "data/*", "data/*", "*.tmp", ".kvpath");
-    const unsigned percent = dice_one_in(dice, 3) ? 100 : dice_from(dice, 2, 60);
-    const unsigned seed = dice_from(dice, 1, 1000000);
-    char action[64];
-    switch (dice_from(dice, 0, 9)) {
-    case 0:
-    case 1:
-    case 2:
-        snprintf(action, sizeof action, "fail %s",
-                 PICK("EIO", "EIO", "EACCES", "EROFS", "ENOTCONN", "ESTALE", "ETIMEDOUT"));
-        break;
-    case 3:
-        ops = PICK("write", "create", "create,write", "fsync");
-        snprintf(action, sizeof action, "fail %s", PICK("ENOSPC", "EDQUOT", "EFBIG"));
-        break;
-    case 4:
-        ops = PICK("open", "create", "open,create");
-        snprintf(action, sizeof action, "fail %s", PICK("EMFILE", "ENFILE", "ENOMEM"));
-        break;
-    case 5:
-        ops = "read,write";
-        snprintf(action, sizeof action, "short %s", PICK("1", "512", "4096", "5000"));
-        break;
-    case 6:
-    case 7:
-        snprintf(action, sizeof action, "delay %u", dice_from(dice, 1, 700));
-        break;
-    default:
-        snprintf(action, sizeof action, "hang");
-        break;
-    }
-    snprintf(rule, bytes, "rule add %s %s prob=0.%02u seed=%u %s", ops, where,
-             percent == 100 ? 99 : percent, seed, action);
-}
-
-static void begin_fault(struct fault *fault)
-{
-    dice_t *dice = &storm.dice;
-    char rule[LINE_BYTES - 32];
-    fault->mount = (int)dice_from(dice, 0, MOUNTS - 1);
-    fault->fails = dice_one_in(dice, 2);
-    const unsigned life_ms = dice_from(dice, LIFE_MIN_MS, LIFE_MAX_MS);
-    const unsigned kind = dice_from(dice, 0, 11);
-    make_rule(rule, sizeof rule); /* always, so that the dice roll alike */
-    if (kind == 0) {
-        fault->rule = 0;
-        tell(fault->mount, "freeze");
-    } else if (kind == 1) {
-        fault->rule = -1;
-        const uint64_t from_us = now_us();
-        pthread_mutex_lock(&storm.lock);
-        const unsigned at = storm.fallen_count++ % FALLEN;
-        storm.fallen[at].from_us = from_us;
-        storm.fallen[at].to_us = UINT64_MAX;
-        pthread_mutex_unlock(&storm.lock);
-        tell(fault->mount, "vanish");
-        pthread_mutex_lock(&storm.lock);
-        storm.fallen[at].to_us = now_us() + BELIEVED_US;
-        pthread_mutex_unlock(&storm.lock);
-    } else {
-        note(fault->mount, rule);
-        fault->rule = faultfs_number(&storm.mounts[fault->mount], "%s", rule);
-        if (fault->rule < 0) FAIL("%s: %s", rule, storm.mounts[fault->mount].error);
-    }
-    fault->end_us = now_us() + life_ms * 1000;
-    fault->active = true;
-}
-
-static int stray(const char *path, const struct stat *what, int type, struct FTW *where)
-{
-    (void)what, (void)where;
-    /* A create that was on its way when the path fell off is no harm; what is named is lost. Nor
-     * is a claim that the marker was read for just before: the next step of the lease sees it. */
-    if (type != FTW_D && strstr(path, ".tmp") == NULL && strstr(path, "/.ucm_gc.") == NULL)
-        FAIL("%s was made below an empty mount point", path);
-    return 0;
-}
-
-/* The path shows the storage again. Nothing was made below the empty mount point meanwhile. */
-static void come_back(int mount)
-{
-    char place[FAULTFS_PATH_BYTES];
-    struct faultfs *fs = &storm.mounts[mount];
-    for (int at = 0; at < ACTIVE_MAX; at++) { /* it fell off a second time */
-        const struct fault *fault = &storm.faults[at];
-        if (fault->active && fault->mount == mount && fault->rule < 0) return;
-    }
-    /* Vanished already, it tells the place once more. */
-    if (faultfs_command(fs, place, sizeof place, "vanish") != 0) FAIL("vanish: %s", fs->error);
-    /* ENOENT: what a create on its way had made went while the walk looked. */
-    while (nftw(place, stray, 16, FTW_PHYS) != 0)
-        if (errno != ENOENT) FAIL("%s: %s", place, strerror(errno));
-    tell(mount, "return");
-}
-
-static void end_fault(struct fault *fault)
-{
-    char command[64];
-    fault->active = false;
-    if (fault->rule == 0) {
-        tell(fault->mount, "thaw");
-    } else if (fault->rule < 0) {
-        come_back(fault->mount);
-    } else {
-        snprintf(command, sizeof command, "rule del %lld", fault->rule);
-        tell(fault->mount, command);
-        snprintf(command, sizeof command, "release %lld%s", fault->rule,
-                 fault->fails ? " fail EIO" : "");
-        tell(fault->mount, command);
-    }
-}
+const fault_t *storm_faults(void) { return storm.faults; }
 
 /* Waits until then, or the end; says whether it is the end. */
 static bool wait_until(uint64_t then_us)
@@ -212,15 +90,28 @@ static bool wait_until(uint64_t then_us)
     return stopped;
 }
 
+static void begin_fault(fault_t *fault)
+{
+    dice_t *dice = &storm.dice;
+    fault->mount = (int)dice_from(dice, 0, MOUNTS - 1);
+    fault->fails = dice_one_in(dice, 2);
+    const uint64_t life_ms = dice_from(dice, LIFE_MIN_MS, LIFE_MAX_MS);
+    fault->active = mounts_break(fault, dice);
+    fault->end_us = now_us() + life_ms * 1000 * mounts_slower();
+}
+
 static void *run(void *nothing)
 {
     uint64_t next_us = now_us();
     while (true) {
         uint64_t until = next_us;
-        struct fault *free_one = NULL;
+        fault_t *free_one = NULL;
         for (int at = 0; at < ACTIVE_MAX; at++) {
-            struct fault *fault = &storm.faults[at];
-            if (fault->active && fault->end_us <= now_us()) end_fault(fault);
+            fault_t *fault = &storm.faults[at];
+            if (fault->active && fault->end_us <= now_us()) {
+                fault->active = false;
+                mounts_mend(fault);
+            }
             if (!fault->active)
                 free_one = fault;
             else if (fault->end_us < until || free_one == NULL)
@@ -228,16 +119,15 @@ static void *run(void *nothing)
         }
         if (free_one != NULL && next_us <= now_us()) {
             begin_fault(free_one);
-            next_us = now_us() + dice_from(&storm.dice, 0, GAP_MAX_MS) * 1000;
+            next_us = now_us() + dice_from(&storm.dice, 0, GAP_MAX_MS) * 1000 * mounts_slower();
             continue;
         }
         if (wait_until(until)) return nothing;
     }
 }
 
-void storm_begin(struct faultfs *mounts, uint64_t seed)
+void storm_begin(uint64_t seed)
 {
-    storm.mounts = mounts;
     storm.dice = dice(seed, 0x5707);
     storm.stopped = false;
     storm.line_count = 0;
@@ -253,17 +143,6 @@ void storm_end(void)
     pthread_cond_broadcast(&storm.changed);
     pthread_mutex_unlock(&storm.lock);
     CHECK(pthread_join(storm.thread, NULL) == 0);
-}
-
-void storm_calm(struct faultfs *mounts)
-{
-    storm.mounts = mounts;
-    for (int mount = 0; mount < MOUNTS; mount++) {
-        tell(mount, "rules clear");
-        tell(mount, "thaw");
-        tell(mount, "release");
-        tell(mount, "return");
-    }
 }
 
 bool storm_fell_off(uint64_t start_us)

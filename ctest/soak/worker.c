@@ -1,13 +1,10 @@
 /* soak.h: a thread that dumps, loads, asks for and removes blocks, and knows what it must get. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "soak.h"
 
@@ -24,40 +21,6 @@ kvpath_block_id_t own_id(int worker, unsigned block)
 }
 
 kvpath_block_id_t common_id(unsigned block) { return block_id(block); }
-
-static bool mixed(const kvpath_block_id_t *id, const uint8_t *bytes)
-{
-    const uint8_t writer = bytes[0] ^ content_at(id, 0);
-    uint8_t wrong = writer == 0;
-    for (size_t at = 0; at < BLOCK_BYTES; at++) wrong |= bytes[at] ^ content_at(id, at) ^ writer;
-    return wrong != 0;
-}
-
-void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what)
-{
-    size_t at = 0;
-    const uint8_t writer = bytes[0] ^ content_at(id, 0);
-    if (!mixed(id, bytes)) return;
-    while (at + 1 < BLOCK_BYTES && (bytes[at] ^ content_at(id, at)) == writer) at++;
-    FAIL("%s: block %s is wrong: its first byte is of writer %u, byte %zu is not", what,
-         block_name(id), writer, at);
-}
-
-bool check_block_file(const char *storage, const kvpath_block_id_t *id)
-{
-    char path[512], name[33];
-    static uint8_t bytes[BLOCK_BYTES + 1]; /* the main thread's */
-    for (size_t at = 0; at < 16; at++) snprintf(name + 2 * at, 3, "%02x", id->bytes[at]);
-    snprintf(path, sizeof path, "%s/data/%s", storage, name);
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 && errno == ENOENT) return false;
-    CHECK(file >= 0);
-    ssize_t got = read(file, bytes, sizeof bytes);
-    close(file);
-    if (got != BLOCK_BYTES) FAIL("%s has %zd bytes", path, got);
-    check_block(id, bytes, "the file");
-    return true;
-}
 
 static void make_blocks(blocks_t *blocks)
 {
@@ -181,7 +144,7 @@ static void load_blocks(worker_t *worker, const kvpath_block_id_t *ids, own_t *c
         if (own != NULL) history_add(own[at], 'l', status, start_us);
         if (status == KVPATH_OK) {
             check_block(&ids[at], blocks->memory + at * BLOCK_BYTES, "a load");
-            const bool may = own == NULL || own[at]->known != ABSENT;
+            const bool may = own == NULL || may_be_shown(own[at]);
             expect(worker, status, may, "a load of a removed block");
         } else if (status == KVPATH_NOT_FOUND) {
             const bool may = own == NULL || own[at]->known != PRESENT || storm_fell_off(start_us);
@@ -246,6 +209,7 @@ static void remove_block(worker_t *worker, const kvpath_block_id_t *id, own_t *o
     const bool sure = !late && !own->late_dump && !storm_fell_off(start_us);
     own->late_remove |= late;
     own->known = sure ? ABSENT : UNKNOWN;
+    own->removed_us = now_us();
 }
 
 static void look_up(worker_t *worker)
@@ -259,7 +223,8 @@ static void look_up(worker_t *worker)
     expect(worker, status, status == KVPATH_OK || is_error(status), "lookup");
     for (unsigned at = 0; at < OWN && status == KVPATH_OK; at++) {
         const known_t known = worker->own[at].known;
-        if (found[at] && known == ABSENT) FAIL("lookup found block %s", block_name(&ids[at]));
+        if (found[at] && !may_be_shown(&worker->own[at]))
+            FAIL("lookup found block %s", block_name(&ids[at]));
         if (!found[at] && known == PRESENT && !storm_fell_off(start_us))
             FAIL("lookup did not find block %s%s", block_name(&ids[at]),
                  history_text(&worker->own[at], worker->epoch->storage, &ids[at]));

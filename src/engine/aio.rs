@@ -5,7 +5,9 @@
 //! reaper takes events in batches, copies what was read to the caller, closes, reports. What may
 //! hang — opening, submitting, syncing, closing on a file system that is not local — is a worker's,
 //! so a hang costs one of them. Buffered transfers would run inside their submission: workers run
-//! them with blocking calls, as `psync.rs` does, and all metadata too.
+//! them with blocking calls, as `psync.rs` does, and all metadata too. On a local file system few
+//! workers do for metadata, and removals that hang may take them all: steps of the collector's
+//! lease have a worker of their own (R36, R83), which is there while there are any.
 
 mod desk;
 mod flight;
@@ -23,7 +25,7 @@ use super::pool::{Pool, Spread, join_all};
 use super::psync::Lane;
 use super::{Engine, EngineKind, EngineParams, Op, Source, Tag};
 use crate::error::Error;
-use hub::{Hub, Intake};
+use hub::{Hub, Intake, LeaseIntake};
 
 /// Workers that open files on a local file system: their calls are quick, so more only cost memory.
 const LOCAL_OPENERS: usize = 12;
@@ -63,8 +65,7 @@ impl SubmitLimits {
         let openers = self.workers.openers.min(self.transfers).max(1);
         match kind {
             Kind::Remote => (openers, self.metadata),
-            // Nothing was transferred yet: what hangs may be anything. A few removals that hang
-            // must not keep the collector from showing that it lives (R36, R83).
+            // Nothing was transferred yet: what hangs may be anything.
             Kind::Unknown => (openers.min(LOCAL_OPENERS), self.metadata),
             Kind::Memory | Kind::Extent | Kind::Local => {
                 let committers = self.workers.committers.max(1);
@@ -74,9 +75,13 @@ impl SubmitLimits {
     }
 }
 
+/// Workers of the collector's lease: one pass takes one step after the other.
+const LEASE_WORKERS: usize = 1;
+
 /// See the module's text.
 pub struct AioEngine {
     pool: Arc<Pool>,
+    lease: Arc<Pool>,
     hub: Arc<Hub>,
 }
 
@@ -130,11 +135,16 @@ impl AioEngine {
         let runner = Arc::clone(&hub);
         let run = Box::new(move |op: Op, buffer: &mut Option<Buffer>| runner.run(op, buffer));
         let params = EngineParams { transfers, metadata, ..params };
+        let few = EngineParams { transfers: 0, metadata: LEASE_WORKERS, ..params.clone() };
         let pool = Pool::new(params, intake, Some(buffers), run, Spread::Chain(CHAIN));
+        let intake = Arc::new(LeaseIntake(Arc::clone(&hub)));
+        let runner = Arc::clone(&hub);
+        let run = Box::new(move |op: Op, buffer: &mut Option<Buffer>| runner.run(op, buffer));
+        let lease = Pool::new(few, intake, None, run, Spread::Full);
         if hub.pool.set(Arc::downgrade(&pool)).is_err() {
             debug_assert!(false, "a hub has one pool");
         }
-        Arc::new(AioEngine { pool, hub })
+        Arc::new(AioEngine { pool, lease, hub })
     }
 }
 
@@ -147,25 +157,35 @@ impl Engine for AioEngine {
         self.pool.wake(jobs);
     }
 
+    fn wake_lease(&self, jobs: usize) {
+        self.lease.wake(jobs);
+    }
+
     fn make_threads(&self) -> Result<(), std::io::Error> {
         let reaper = self.hub.make_reaper();
         // Without a reaper they do the work alone.
+        let lease = self.lease.make_threads();
+        if lease.is_err() {
+            self.pool.wake(1);
+        }
         self.pool.make_threads()?;
-        reaper
+        reaper.and(lease)
     }
 
     fn abandon(&self, tag: Tag) {
         let again = self.hub.desk.lock().abandon(tag);
         self.pool.abandon(tag);
+        self.lease.abandon(tag);
         self.hub.call_workers(usize::from(again));
     }
 
     fn threads(&self) -> usize {
-        self.pool.threads() + self.hub.desk.lock().reapers
+        self.pool.threads() + self.lease.threads() + self.hub.desk.lock().reapers
     }
 
     fn stop(&self) {
         self.pool.stop();
+        self.lease.stop();
         self.hub.desk.lock().stopping = true;
         self.hub.kick();
     }
@@ -173,7 +193,8 @@ impl Engine for AioEngine {
     fn join(&self, limit: Option<Duration>) -> bool {
         let clock = &self.hub.lane.clock;
         let end = limit.map(|limit| clock.now().plus(limit));
-        if !self.pool.join(limit) {
+        let left = |end: crate::clock::Time| end.since(clock.now());
+        if !self.pool.join(limit) || !self.lease.join(end.map(left)) {
             return false;
         }
         let mut desk = self.hub.desk.lock();
@@ -181,7 +202,7 @@ impl Engine for AioEngine {
             match end {
                 None => self.hub.left.wait(&mut desk),
                 Some(end) => {
-                    let left = end.since(clock.now());
+                    let left = left(end);
                     if left.is_zero() {
                         return false;
                     }

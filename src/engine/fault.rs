@@ -141,6 +141,8 @@ impl Faults {
             Want::Any => true,
             Want::Transfers => is_transfer(&op.kind),
             Want::Metadata => !is_transfer(&op.kind),
+            // Whose step it is cannot be seen here; whoever takes anything else takes it.
+            Want::Lease => false,
         })?;
         let op = table.ready.remove(at)?;
         table.resumed.insert(op.tag);
@@ -332,6 +334,10 @@ impl Engine for FaultEngine {
 
     fn wake_metadata(&self, jobs: usize) {
         self.inner.wake_metadata(jobs);
+    }
+
+    fn wake_lease(&self, jobs: usize) {
+        self.inner.wake_lease(jobs);
     }
 
     fn make_threads(&self) -> Result<(), std::io::Error> {

@@ -289,6 +289,8 @@ pub enum Want {
     Transfers,
     /// Everything but reads and writes.
     Metadata,
+    /// Steps of the collector's lease only.
+    Lease,
 }
 
 /// Where an engine takes its work from and brings it back to. The lane of the store implements it;
@@ -348,6 +350,12 @@ pub trait Engine: Send + Sync {
     /// that make blocking calls: lookups and listings.
     fn wake_metadata(&self, jobs: usize) {
         self.wake(jobs);
+    }
+
+    /// As [`Engine::wake_metadata`], for steps of the collector's lease: however many other ops
+    /// hang, one of these can start (R36, R83).
+    fn wake_lease(&self, jobs: usize) {
+        self.wake_metadata(jobs);
     }
 
     /// Makes the threads that were asked for. Only the supervisor calls it, so that threads inherit

@@ -148,6 +148,7 @@ impl LaneState {
                 let [lookup, names, lease, idle] = metadata;
                 [lookup, names, lease, idle, None, None]
             }
+            Want::Lease => [Some(Class::Lease), None, None, None, None, None],
         }
     }
 
@@ -237,6 +238,18 @@ mod tests {
         assert_eq!((loads, dumps), (14, 2));
         lane.free_slot(Class::Load);
         assert_eq!(lane.pop(Want::Transfers), Some(ChainId(114)));
+    }
+
+    #[test]
+    fn r36_who_wants_steps_of_the_lease_gets_nothing_else() {
+        let mut lane = lane(1);
+        for (number, class) in (0..).zip(CLASSES) {
+            lane.push(class, ChainId(number));
+        }
+        let got = lane.pop(Want::Lease);
+        let number = CLASSES.iter().position(|class| *class == Class::Lease);
+        assert_eq!(got.map(|chain| chain.0), number.map(|number| number as u64));
+        assert_eq!(lane.pop(Want::Lease), None);
     }
 
     #[test]

@@ -197,6 +197,7 @@ impl Core {
                     Want::Any => true,
                     Want::Transfers => transfer,
                     Want::Metadata => !transfer,
+                    Want::Lease => *class == Class::Lease,
                 }
             })?;
             let (tag, _) = queue.remove(at)?;

@@ -26,6 +26,8 @@ pub struct Effects {
     pub wake: Vec<(usize, usize)>,
     /// The same for lookups and sweeps.
     pub wake_metadata: Vec<(usize, usize)>,
+    /// The same for steps of the collector's lease.
+    pub wake_lease: Vec<(usize, usize)>,
     /// Tasks and calls that ended.
     pub finished: Vec<Arc<Cell>>,
     /// Ops that were given up in the kernel.
@@ -58,7 +60,8 @@ impl Effects {
     /// One more op for a chain of this class can be pulled.
     pub fn wake_class(&mut self, lane: usize, class: Class) {
         match class {
-            Class::Lookup | Class::Lease | Class::Idle => add(&mut self.wake_metadata, lane),
+            Class::Lookup | Class::Idle => add(&mut self.wake_metadata, lane),
+            Class::Lease => add(&mut self.wake_lease, lane),
             Class::Load | Class::Dump | Class::Metadata => add(&mut self.wake, lane),
         }
     }

@@ -130,6 +130,10 @@ impl Shared {
         for (engine, jobs) in fx.wake_metadata.into_iter().filter_map(&mut left) {
             engine.wake_metadata(jobs);
         }
+        // Whoever pulls himself may have no place for one of these.
+        for (lane, jobs) in fx.wake_lease {
+            engines[lane].wake_lease(jobs);
+        }
         if let Some(at) = fx.arm {
             self.alarm.arm(at);
         }

@@ -227,6 +227,19 @@ impl Hub {
     }
 }
 
+/// The hub as the worker of the collector's lease sees it.
+pub struct LeaseIntake(pub Arc<Hub>);
+
+impl Source for LeaseIntake {
+    fn pull(&self, _: Want) -> Option<Op> {
+        self.0.source.pull(Want::Lease)
+    }
+
+    fn complete(&self, tag: Tag, outcome: Outcome) {
+        self.0.end(tag, outcome);
+    }
+}
+
 /// The hub as the pool sees it.
 pub struct Intake(pub Arc<Hub>);
 

@@ -88,6 +88,7 @@ impl Source for Queue {
             Want::Any => true,
             Want::Transfers => is_transfer(&op.kind),
             Want::Metadata => !is_transfer(&op.kind),
+            Want::Lease => false,
         })?;
         let op = state.waiting.remove(at)?;
         state.running.insert(op.tag);

@@ -32,7 +32,7 @@ impl Kind {
         match want {
             Want::Any => true,
             Want::Transfers => self == Kind::Transfer,
-            Want::Metadata => self == Kind::Metadata,
+            Want::Metadata | Want::Lease => self == Kind::Metadata,
         }
     }
 }

@@ -1,0 +1,42 @@
+/* soak.h: whether bytes are one writer's block, whole. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "soak.h"
+
+static bool mixed(const kvpath_block_id_t *id, const uint8_t *bytes)
+{
+    const uint8_t writer = bytes[0] ^ content_at(id, 0);
+    uint8_t wrong = writer == 0;
+    for (size_t at = 0; at < BLOCK_BYTES; at++) wrong |= bytes[at] ^ content_at(id, at) ^ writer;
+    return wrong != 0;
+}
+
+void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what)
+{
+    size_t at = 0;
+    const uint8_t writer = bytes[0] ^ content_at(id, 0);
+    if (!mixed(id, bytes)) return;
+    while (at + 1 < BLOCK_BYTES && (bytes[at] ^ content_at(id, at)) == writer) at++;
+    FAIL("%s: block %s is wrong: its first byte is of writer %u, byte %zu is not", what,
+         block_name(id), writer, at);
+}
+
+bool check_block_file(const char *storage, const kvpath_block_id_t *id)
+{
+    char path[512], name[33];
+    static uint8_t bytes[BLOCK_BYTES + 1]; /* the main thread's */
+    for (size_t at = 0; at < 16; at++) snprintf(name + 2 * at, 3, "%02x", id->bytes[at]);
+    snprintf(path, sizeof path, "%s/data/%s", storage, name);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0 && errno == ENOENT) return false;
+    CHECK(file >= 0);
+    ssize_t got = read(file, bytes, sizeof bytes);
+    close(file);
+    if (got != BLOCK_BYTES) FAIL("%s has %zd bytes", path, got);
+    check_block(id, bytes, "the file");
+    return true;
+}
