@@ -11,7 +11,7 @@
 
 #include "matrix.h"
 
-enum { PRIMARY = 1, SLOW_MS = 2400, OPEN_MS = 1200, PATIENT_MS = 120000, SLOW_CELLS = 6 };
+enum { PRIMARY = 1, SLOW_MS = 4500, OPEN_MS = 3600, PATIENT_MS = 120000, SLOW_CELLS = 6 };
 
 static int wrong; /* cells that are not as the table says */
 
