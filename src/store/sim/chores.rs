@@ -107,3 +107,15 @@ fn r29_a_late_errno_of_a_chore_counts_never() {
     }
     assert_eq!(world.failures(), failures);
 }
+
+#[test]
+fn r54_a_step_of_the_lease_is_let_finish_for_a_moment() {
+    let mut world = world();
+    world.chore(Chore::Claim("lease".into()));
+    world.with(|core, now, fx| core.stop_chores(LIMIT / 2, now, fx));
+    assert_eq!(world.core.chains.len(), 1, "it is not ended at once");
+    assert_eq!(world.core.armed, Some(world.clock.now().plus(LIMIT / 2)));
+    world.clock.advance(LIMIT / 2);
+    world.with(Core::judge);
+    assert_eq!((world.core.chains.len(), world.core.snapshot().abandoned), (0, 1));
+}
