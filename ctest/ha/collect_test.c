@@ -252,6 +252,31 @@ CASE(r54_close_during_a_pass_leaves_no_lease)
     CHECK(faultfs_stop(&rig.fs[0]) == 0);
 }
 
+/* R54: a step of the lease that hangs takes no more than its part of the limit of close: what the
+ * store has begun is still cleaned up. */
+CASE(r54_close_while_a_step_of_the_lease_hangs)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    kvpath_block_id_t root = {{0}}; /* decides the route of the lease */
+    int leased = (int)(hash_of(&root) % 2);
+    fault(&rig, leased, "mkdir .ucm_gc.lock always hang");
+    rig_open(&rig, (options_t){.extra = ", \"posix_capacity_gb\": 1, "
+                                        "\"posix_gc_check_interval_sec\": 30, "
+                                        "\"posix_gc_heartbeat_interval_sec\": 29, "
+                                        "\"close_timeout_ms\": 4000"});
+    wait_hung(&rig, leased, 1, "mkdir");
+    batch_t *block = block_on(&rig, 1 - leased, 0);
+    CHECK_OK(dump(rig.store, block->shards, 1)); /* one of two */
+    CHECK_EQ(count_files(rig.storage, ".tmp"), 1);
+    uint64_t begun = now_ms();
+    CHECK_STATUS(kvpath_close(rig.store), KVPATH_TIMEOUT); /* its thread is in the kernel */
+    CHECK(now_ms() - begun < 4000 + SLACK_MS);
+    CHECK_EQ(count_files(rig.storage, ".tmp"), 0);
+    release(&rig, leased);
+    for (int at = 0; at < 2; at++) CHECK(faultfs_stop(&rig.fs[at]) == 0);
+}
+
 /* R46, R86: a live writer whose path is slow keeps its own, however old it gets. */
 CASE(r86_a_live_writer_on_a_slow_path_keeps_its_own)
 {

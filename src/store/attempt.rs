@@ -42,7 +42,8 @@ pub struct Attempt {
     pub step: Step,
     /// The step waits for an engine to pull it; since when.
     pub waiting: Option<Time>,
-    /// It was given up and is in the kernel; the availability epoch of its backend then (R29).
+    /// It was given up and is in the kernel; the availability epoch of its backend then (R29). Its
+    /// slot is free. With `pending` set its chain waits for it all the same.
     pub abandoned: Option<Epoch>,
     /// What happens when its worker leaves the gate.
     pub pending: Option<Pending>,
@@ -59,6 +60,11 @@ pub struct Attempt {
 }
 
 impl Attempt {
+    /// It has a limit that can still pass.
+    pub(super) fn is_judged(&self) -> bool {
+        self.abandoned.is_none() && self.waiting.is_none()
+    }
+
     /// The block that a failure is remembered by (R22).
     pub(super) fn blames(&self) -> Option<BlockId> {
         self.of_one_file.then_some(self.block)

@@ -197,11 +197,23 @@ impl Core {
         Ok((call, self.begin_call(call, chains, now, fx)))
     }
 
-    /// Ends all chores but the steps of the lease, running ones without waiting for the kernel; no
-    /// new ones begin (R54).
-    pub fn stop_chores(&mut self, now: Time, fx: &mut Effects) {
+    /// Ends all chores, running ones without waiting for the kernel; no new ones begin (R54). Steps
+    /// of the lease are let finish, so that it can be given back, if `lease_limit` does for them.
+    pub fn stop_chores(&mut self, lease_limit: Duration, now: Time, fx: &mut Effects) {
         self.no_chores = true;
         self.end_chores(|work| work.class() == Class::Idle, now, fx);
+        let end = now.plus(lease_limit);
+        for chain in self.chains.values_mut().filter(|chain| chain.work.class() == Class::Lease) {
+            if let Work::Chore { limit, .. } = &mut chain.work {
+                *limit = Some(limit.map_or(lease_limit, |limit| limit.min(lease_limit)));
+            }
+            if let Place::Running(tag) = chain.place
+                && let Some(attempt) = self.attempts.get_mut(&tag)
+            {
+                attempt.limit = Some(attempt.limit.map_or(end, |limit| limit.min(end)));
+            }
+        }
+        self.arm(Some(end), fx);
     }
 
     /// Ends chores, running ones without waiting for the kernel.

@@ -40,7 +40,7 @@ impl Threads {
         let clock = shared.clock.clone();
         let limit = config.close_timeout_ms;
         let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
-        let mut hanging = self.collector.close(shared, left(&clock, deadline));
+        self.collector.close(shared, left(&clock, deadline));
         shared.with(Core::begin_close);
         self.monitor.stop();
         let mut quiet = shared.wait_quiet(left(&clock, deadline), Core::is_quiet);
@@ -61,6 +61,7 @@ impl Threads {
         for engine in shared.engines() {
             engine.stop();
         }
+        let mut hanging = self.collector.join(left(&clock, deadline));
         for engine in shared.engines() {
             if !engine.join(left(&clock, deadline)) {
                 hanging += engine.threads();

@@ -287,7 +287,7 @@ impl Core {
             debug_assert!(false, "an op completed twice");
             return;
         };
-        if attempt.abandoned.is_some() {
+        if attempt.abandoned.is_some() && attempt.pending.is_none() {
             self.late(tag, attempt, &outcome, now, fx);
         } else if attempt.chain.is_none() {
             self.watched(&attempt, &outcome, now, fx);

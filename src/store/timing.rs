@@ -89,8 +89,7 @@ impl Core {
     }
 
     fn next_limit(&self) -> Option<Time> {
-        let attempts = self.attempts.values().filter(|a| a.abandoned.is_none());
-        let attempts = attempts.filter(|a| a.waiting.is_none() && a.pending.is_none());
+        let attempts = self.attempts.values().filter(|attempt| attempt.is_judged());
         let attempts = attempts.filter_map(|attempt| attempt.limit).min();
         let tasks = self.tasks.running().filter_map(|(_, task)| task.deadline).min();
         let calls = self.calls.iter().filter(|(_, call)| call.open > 0);
@@ -104,8 +103,7 @@ impl Core {
         let mut over: Vec<Tag> = self
             .attempts
             .iter()
-            .filter(|(_, a)| a.abandoned.is_none() && a.waiting.is_none() && a.pending.is_none())
-            .filter(|(_, a)| due(a))
+            .filter(|(_, attempt)| attempt.is_judged() && due(attempt))
             .map(|(tag, _)| *tag)
             .collect();
         over.sort_unstable();
@@ -143,10 +141,16 @@ impl Core {
         let local = attempt.gate.local();
         if !attempt.gate.revoke() {
             // A worker is inside (R30, R32): it stops when it leaves, and reports.
-            attempt.pending = Some(Pending::TimedOut);
-            // In `borrowed` mode its I/O may take for ever: the window must know now (R32).
+            attempt.pending.get_or_insert(Pending::TimedOut);
+            // In `borrowed` mode its I/O may take for ever: the window must know now (R32), and its
+            // place is for others (R36).
+            self.abandon(tag, fx);
             self.count_time_out(tag, now, fx);
             return;
+        }
+        if let Some(Pending::End(error)) = attempt.pending.take() {
+            // Its chain waited for the worker that has just left.
+            return self.end_without(tag, error, now, fx);
         }
         let id = attempt.chain;
         if let (Some(errno), FailureScope::Path) = (local, self.rules.scope) {
@@ -170,6 +174,19 @@ impl Core {
             chain.in_kernel.insert(tag);
         }
         self.go_on(id, lane, failure, Status::Timeout, now, fx);
+    }
+
+    /// The chain of an attempt ends without it, and the attempt is over its limit.
+    fn end_without(&mut self, tag: Tag, error: Error, now: Time, fx: &mut Effects) {
+        let Some(attempt) = self.attempts.get_mut(&tag) else { return };
+        let (id, writes) = (attempt.chain.take(), attempt.class == Class::Dump);
+        self.abandon(tag, fx);
+        self.count_time_out(tag, now, fx);
+        let Some(id) = id else { return };
+        if let Some(chain) = self.chains.get_mut(&id).filter(|_| writes) {
+            chain.in_kernel.insert(tag);
+        }
+        self.end(id, Err(error), now, fx);
     }
 
     fn abandon(&mut self, tag: Tag, fx: &mut Effects) {
@@ -324,7 +341,7 @@ impl Core {
             attempt.pending = Some(Pending::End(error));
             return;
         }
-        attempt.chain = None;
+        (attempt.chain, attempt.pending) = (None, None);
         if attempt.class == Class::Dump {
             chain.in_kernel.insert(tag);
         }

@@ -199,14 +199,17 @@ impl Run<'_> {
     /// Gives the lease back: only the own entry goes.
     pub(super) fn release(&mut self) {
         self.last = true;
-        if !self.held || self.check_lease().is_err() {
+        if !self.held {
             return;
         }
-        self.held = false;
         let file = entry(&self.settings.identity);
-        let gone = self.gone(Chore::RemoveFile(file));
+        let given_back = match self.check_lease() {
+            Err(Ended::Peer) => return,
+            held => held.and_then(|()| self.gone(Chore::RemoveFile(file))),
+        };
+        self.held = false;
         // What cannot be given back now goes stale.
-        if gone.is_err() || self.gone(Chore::RemoveDir(LOCK.into())).is_err() {
+        if given_back.is_err() || self.gone(Chore::RemoveDir(LOCK.into())).is_err() {
             log::emit(Level::Warn, "KV4004", "the lease of collection could not be given back");
         }
     }

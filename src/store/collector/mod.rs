@@ -19,7 +19,6 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::core::Core;
 use super::layout::{Layout, Writer};
 use super::shared::Shared;
 use super::supervisor::Alarm;
@@ -41,6 +40,8 @@ const FIRST_PASS_AFTER: Duration = Duration::from_millis(100);
 const RETRY_SWEEP: Duration = Duration::from_secs(5);
 /// Limit of a step by which close gives the lease back.
 const RELEASE_LIMIT: Duration = Duration::from_secs(1);
+/// The part of the limit of close in which all of that must be done.
+const RELEASE_PART: u32 = 4;
 /// A thread that could not be made is tried again after this.
 const RETRY_THREAD: Duration = Duration::from_secs(1);
 
@@ -220,10 +221,17 @@ impl Collector {
         }
     }
 
-    /// Ends a pass that runs, and gives the lease back (R54). Says how many threads hang.
-    pub fn close(&self, shared: &Shared, limit: Option<Duration>) -> usize {
+    /// Ends a pass that runs, so that it gives the lease back, and waits for that (R54): for a part
+    /// of the limit, since what the store has begun needs the rest. `Core::begin_close` ends what
+    /// still runs then.
+    pub fn close(&self, shared: &Shared, limit: Option<Duration>) {
         self.state.lock().stopped = true;
-        shared.with(Core::stop_chores);
+        shared.with(|core, now, fx| core.stop_chores(RELEASE_LIMIT, now, fx));
+        self.join(limit.map(|limit| limit / RELEASE_PART));
+    }
+
+    /// Waits for the end of a pass. Says how many threads there still are.
+    pub fn join(&self, limit: Option<Duration>) -> usize {
         let mut state = self.state.lock();
         match limit {
             None => self.ended.wait_while(&mut state, |state| state.running),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{Mode, Path, World};
-use crate::engine::{OpKind, Tag, Want};
+use crate::engine::{Done, OpKind, Outcome, Tag, Want};
 use crate::error::{Cause, Failure, Step};
 use crate::health::state::BackendState;
 use crate::store::chore::Chore;
@@ -34,10 +34,27 @@ impl World {
         self.with(Core::judge);
     }
 
-    fn fails(&mut self, chore: Chore, failure: Failure) {
-        let tag = self.chore(chore);
+    fn complete(&mut self, tag: Tag, outcome: Outcome) {
         self.running.remove(&tag);
-        self.with(|core, now, fx| core.complete(tag, Err(failure), now, fx));
+        self.with(|core, now, fx| core.complete(tag, outcome, now, fx));
+    }
+
+    /// Its first op fails, be it the marker's.
+    fn begins_badly(&mut self, chore: Chore, failure: Failure) {
+        let tag = self.chore(chore);
+        self.complete(tag, Err(failure));
+    }
+
+    /// It fails itself: the marker is right, where it asks for that.
+    fn fails(&mut self, chore: Chore, failure: Failure) {
+        let mut tag = self.chore(chore);
+        if matches!(self.running[&tag].op.kind, OpKind::ReadSmall { .. }) {
+            let marker = self.storage.marker.clone();
+            self.complete(tag, Ok(Done::Bytes(marker)));
+            assert!(self.pull_some(0, Want::Any));
+            tag = self.running.keys().max().copied().unwrap();
+        }
+        self.complete(tag, Err(failure));
     }
 
     fn failures(&self) -> usize {
@@ -85,10 +102,12 @@ fn r22_an_errno_of_a_chore_counts_never_and_a_marker_always() {
     }
     assert_eq!(world.failures(), 0);
     let claim = || Chore::Claim("lease".into());
-    world.fails(claim(), Failure::errno(Step::Read, libc::EIO));
+    world.fails(claim(), Failure::errno(Step::Mkdir, libc::EIO));
+    assert_eq!(world.failures(), 0);
+    world.begins_badly(claim(), Failure::errno(Step::Read, libc::EIO));
     assert_eq!(world.failures(), 1, "its first step reads the marker");
     let cause = Cause::NotTheStorage("another".into());
-    world.fails(claim(), Failure { step: Step::Verify, cause });
+    world.begins_badly(claim(), Failure { step: Step::Verify, cause });
     assert_eq!(world.core.health.backends()[0].state(), BackendState::Excluded);
 }
 
@@ -100,10 +119,20 @@ fn r29_a_late_errno_of_a_chore_counts_never() {
     let failures = world.failures();
     let late: Vec<Tag> = world.running.keys().copied().collect();
     for tag in late {
-        let running = world.running.remove(&tag).unwrap();
-        assert!(matches!(running.op.kind, OpKind::RemoveCold { .. }));
-        let failure = Failure::errno(Step::Remove, libc::EIO);
-        world.with(|core, now, fx| core.complete(tag, Err(failure), now, fx));
+        assert!(matches!(world.running[&tag].op.kind, OpKind::RemoveCold { .. }));
+        world.complete(tag, Err(Failure::errno(Step::Remove, libc::EIO)));
     }
     assert_eq!(world.failures(), failures);
+}
+
+#[test]
+fn r54_a_step_of_the_lease_is_let_finish_for_a_moment() {
+    let mut world = world();
+    world.chore(Chore::Claim("lease".into()));
+    world.with(|core, now, fx| core.stop_chores(LIMIT / 2, now, fx));
+    assert_eq!(world.core.chains.len(), 1, "it is not ended at once");
+    assert_eq!(world.core.armed, Some(world.clock.now().plus(LIMIT / 2)));
+    world.clock.advance(LIMIT / 2);
+    world.with(Core::judge);
+    assert_eq!((world.core.chains.len(), world.core.snapshot().abandoned), (0, 1));
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::world::{Mode, Path, World};
 use crate::engine::{Tag, Want};
+use crate::error::Status;
 use crate::health::state::BackendState;
+use crate::store::chain::Class;
 use crate::store::core::Core;
 use crate::store::effects::Effects;
 use crate::store::types::{BlockId, Setting, TaskKind};
@@ -45,10 +47,14 @@ impl World {
         self.paths[0] = Path::Healthy;
     }
 
-    /// A dump of a block, from its beginning to its end; what hung before goes on hanging.
-    fn dump_now(&mut self) -> Option<crate::error::Status> {
+    fn dump_now(&mut self) -> Option<Status> {
+        self.run_now(TaskKind::Dump)
+    }
+
+    /// A task of a block, from its beginning to its end; what hung before goes on hanging.
+    fn run_now(&mut self, kind: TaskKind) -> Option<Status> {
         let before: Vec<Tag> = self.running.keys().copied().collect();
-        let handle = self.submit_whole(TaskKind::Dump);
+        let handle = self.submit_whole(kind);
         while self.jobs[&handle].ended.is_none() {
             while self.pull_some(0, Want::Any) {}
             let tags = self.running.keys().filter(|tag| !before.contains(tag));
@@ -161,5 +167,76 @@ fn r36_an_operator_s_word_starts_a_path_afresh_that_is_in_already() {
     assert_eq!(world.dump_now(), None);
     world.with(|core, now, fx| core.set_backend(0, Setting::Auto, now, fx));
     world.let_all_return();
+    world.finish();
+}
+
+/// Every place of the path is taken by I/O on the caller's memory, which hangs and is not given up.
+fn borrowed() -> World {
+    let mut world = World::new(8, Mode { isolated: false, ..ONE_PATH });
+    while world.core.lanes[0].in_flight(Class::Dump) < 4 {
+        world.submit_whole(TaskKind::Dump);
+        while world.pull_some(0, Want::Any) {}
+        let tags: Vec<Tag> = world.running.keys().copied().collect();
+        let opened = |world: &World, tag: &Tag| world.running[tag].inside;
+        for tag in tags.into_iter().filter(|tag| !opened(&world, tag)).collect::<Vec<_>>() {
+            world.proceed_with(tag);
+        }
+    }
+    while world.running.values().any(|running| !running.inside) {
+        while world.pull_some(0, Want::Any) {}
+        let outside = world.running.iter().find(|(_, running)| !running.inside);
+        let tag = *outside.unwrap().0;
+        world.proceed_with(tag);
+    }
+    world
+}
+
+impl World {
+    fn wait_out(&mut self) {
+        for _ in 0..ONE_PATH.limit.as_millis() {
+            self.clock.advance(Duration::from_millis(1));
+            self.with(Core::judge);
+        }
+    }
+}
+
+#[test]
+fn r36_borrowed_io_that_hangs_takes_no_place_of_a_path_that_came_back() {
+    let mut world = borrowed();
+    world.paths[0] = Path::Hanging;
+    world.wait_out();
+    assert_eq!(world.state(), BackendState::Excluded);
+    let stuck = world.running.len();
+    world.paths[0] = Path::Healthy;
+    world.probe_for_long();
+    assert_eq!(world.run_now(TaskKind::Load), Some(Status::NotFound), "it is served");
+    assert_eq!((world.state(), world.hung()), (BackendState::Available, stuck));
+    world.let_all_return();
+    assert_eq!(world.hung(), 0);
+    world.finish();
+}
+
+#[test]
+fn r28_borrowed_io_whose_task_is_over_has_its_limit_all_the_same() {
+    let mut world = World::new(8, Mode { isolated: false, ..ONE_PATH });
+    let handle = world.submit_whole(TaskKind::Dump);
+    while world.running.values().all(|running| !running.inside) {
+        world.clock.advance(Duration::from_millis(100));
+        while world.pull_some(0, Want::Any) {}
+        let tag = *world.running.keys().next().unwrap();
+        world.proceed_with(tag);
+    }
+    world.paths[0] = Path::Hanging;
+    let limit = world.core.tasks.get_mut(handle).unwrap().deadline.unwrap();
+    world.clock.advance(limit.since(world.clock.now()));
+    world.with(Core::judge);
+    assert!(world.jobs[&handle].ended.is_none(), "the kernel has its memory");
+    assert_eq!(world.core.snapshot().in_flight, 1, "it began later than its task");
+    world.wait_out();
+    let failures = world.core.health.backends()[0].failures();
+    assert_eq!((failures, world.core.snapshot().in_flight, world.hung()), (1, 0, 1));
+    world.paths[0] = Path::Healthy;
+    world.let_all_return();
+    assert_eq!(world.hung(), 0);
     world.finish();
 }
