@@ -12,13 +12,13 @@ set(kvpath_soname "libkvpath.so.${kvpath_soversion}")
 set(kvpath_dist "${CMAKE_BINARY_DIR}/dist")
 
 set(kvpath_split "${CMAKE_CURRENT_LIST_DIR}/KvpathSplit.cmake")
-add_custom_target(kvpath_dist ALL
+# With the library, not as a target of its own: whatever was built last can be installed.
+add_custom_command(TARGET kvpath_cargo POST_BUILD
     COMMAND "${CMAKE_COMMAND}" "-DLIBRARY=${CMAKE_BINARY_DIR}/lib/${kvpath_file}"
             "-DDIST=${kvpath_dist}" "-DOBJCOPY=${CMAKE_OBJCOPY}" "-DSTRIP=${CMAKE_STRIP}"
             -P "${kvpath_split}"
     BYPRODUCTS "${kvpath_dist}/${kvpath_file}" "${kvpath_dist}/${kvpath_file}.debug"
     COMMENT "" VERBATIM)
-add_dependencies(kvpath_dist kvpath_cargo)
 
 install(PROGRAMS "${kvpath_dist}/${kvpath_file}"
         DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT runtime)

@@ -20,9 +20,6 @@ set(runtime "libkvpath${kvpath_soversion}") # the soname's number is in the name
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME ${runtime})
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "${PROJECT_DESCRIPTION}\nThe shared library that programs and pipelines load.")
-# Programs that link to it learn the package to depend on.
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libkvpath-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
@@ -43,11 +40,14 @@ if(KVPATH_UCM_DIR)
         "${PROJECT_DESCRIPTION}\nThe plug-in in the place of the UCM pipeline's Posix store.")
 endif()
 
-# The libraries that ours needs, with versions, where dpkg-dev can tell.
+# The libraries that ours needs, with versions, and for programs that link to it the package to depend
+# on. CPack asks dpkg-dev, and `file`, which a small Debian lacks, for both.
 find_program(KVPATH_SHLIBDEPS dpkg-shlibdeps)
-mark_as_advanced(KVPATH_SHLIBDEPS)
-if(KVPATH_SHLIBDEPS)
+find_program(KVPATH_FILE file)
+mark_as_advanced(KVPATH_SHLIBDEPS KVPATH_FILE)
+if(KVPATH_SHLIBDEPS AND KVPATH_FILE)
     set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+    set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 else()
     set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6, libgcc-s1")
 endif()

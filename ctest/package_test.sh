@@ -4,10 +4,11 @@
 # them; its programs then run with the library's package alone.
 set -eu
 cmake=$1 build=$2 consumer=$3 version=$5 package=libkvpath$6 soname=libkvpath.so.$6
-if ! command -v dpkg-deb >/dev/null; then
-    echo "skipped: no dpkg-deb"
+for tool in dpkg-deb dpkg-shlibdeps file; do
+    command -v "$tool" >/dev/null && continue
+    echo "skipped: no $tool"
     exit 77
-fi
+done
 work=$(mktemp -d "$4/package-XXXXXX")
 trap 'rm -rf "$work"' EXIT
 cpack=$(dirname "$cmake")/cpack

@@ -54,6 +54,8 @@ if [ "$for_tests" = yes ]; then
     need mkfs.ext4 e2fsprogs
     need losetup mount
     need unshare util-linux
+    need file file
+    need dpkg-shlibdeps dpkg-dev
     for python in python3 /usr/bin/python3; do
         "$python" -c "import jsonschema" 2>/dev/null && break
         [ "$python" = python3 ] || missing="$missing python3-jsonschema"
