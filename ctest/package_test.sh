@@ -28,7 +28,11 @@ test "$(field "$library" Package)" = "$package"
 field "$library" Depends | grep -q libc6
 field "$development" Depends | grep -q "^$package (= $version)"
 field "$debug" Depends | grep -q "^$package (= $version)"
-dpkg-deb --ctrl-tarfile "$library" | tar -tf - | grep -q '^./shlibs$'
+# Programs that link to it take this version or a later one with the same soname.
+dpkg-deb --ctrl-tarfile "$library" | tar -xOf - ./shlibs |
+    grep -qx "libkvpath $6 $package (>= $version)"
+# The loader's cache learns of it.
+dpkg-deb --ctrl-tarfile "$library" | tar -xOf - ./postinst | grep -q ldconfig
 
 # The library's package holds the library under its soname and nothing else.
 dpkg-deb --extract "$library" "$work/root"
