@@ -185,7 +185,9 @@ pub struct Transfer {
     pub file_bytes: u64,
     /// A write creates the file, exclusively, with this mode less the umask (R5, R9).
     pub create: Option<u32>,
-    /// A creating write asks the file system to reserve `file_bytes`; a refusal is ignored.
+    /// A creating write gives the file its length and asks the file system to reserve the space:
+    /// a local one writes into such a file without locking out the file's other writers. A refusal
+    /// is ignored.
     pub reserve: bool,
     /// A write ends with `fdatasync` before it closes.
     pub sync: bool,

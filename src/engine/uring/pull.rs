@@ -11,7 +11,7 @@ use crate::engine::buffers::Take;
 
 /// The kernel's workers of one ring where nothing hangs: there, writes and calls on names alone go
 /// to them, and a device is busy with a few.
-pub(super) const WORKERS: u32 = 11;
+pub(super) const WORKERS: u32 = 10;
 /// Transfers that go to those workers: the rest is for the calls on names that end them.
 const WRITES: usize = 9;
 /// Ops that go to workers of the pool: looks at the storage's marker, and on a memory file system
@@ -72,8 +72,8 @@ impl Worker {
         if !habit.few() {
             return (true, true);
         }
-        let reads = if habit.local() { self.table.reads() } else { 0 };
-        let busy = self.table.busy() - reads;
+        let inline = if habit.local() { self.table.inline() } else { 0 };
+        let busy = self.table.busy() - inline;
         let room = || busy < WRITES && self.lane.handed() < HANDED;
         // Noted before the last look, so that whoever ends an op there sees it.
         let transfers = room() || {

@@ -6,7 +6,7 @@ use io_uring::types;
 use crate::engine::buffers::Buffer;
 use crate::engine::psync::Tried;
 use crate::engine::psync::plan::Piece;
-use crate::engine::{Op, OpKind, Outcome};
+use crate::engine::{Op, Outcome};
 
 /// What a submission is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +113,8 @@ pub(super) struct Job {
     /// The length of the present write.
     pub(super) moving: usize,
     pub(super) ending: Option<Ending>,
+    /// Nothing of it needs one of the kernel's workers, where the file system is a local one.
+    pub(super) inline: bool,
     pub(super) facts: Box<std::mem::MaybeUninit<libc::statx>>,
     pub(super) vector: Vec<libc::iovec>,
 }
@@ -131,6 +133,7 @@ impl Job {
             piece: None,
             moving: 0,
             ending: None,
+            inline: false,
             facts: Box::new(std::mem::MaybeUninit::zeroed()),
             vector: Vec::new(),
         }
@@ -177,25 +180,21 @@ pub(super) struct Table {
     free: Vec<u32>,
     max: usize,
     busy: usize,
-    reads: usize,
-}
-
-fn is_read(job: &Job) -> bool {
-    matches!(job.op.kind, OpKind::Read(_))
+    inline: usize,
 }
 
 impl Table {
     pub(super) fn new(max: usize) -> Table {
-        Table { entries: Vec::new(), free: Vec::new(), max, busy: 0, reads: 0 }
+        Table { entries: Vec::new(), free: Vec::new(), max, busy: 0, inline: 0 }
     }
 
     pub(super) fn busy(&self) -> usize {
         self.busy
     }
 
-    /// How many of the busy ones are reads.
-    pub(super) fn reads(&self) -> usize {
-        self.reads
+    /// How many of the busy ones are inline.
+    pub(super) fn inline(&self) -> usize {
+        self.inline
     }
 
     pub(super) fn full(&self) -> bool {
@@ -210,7 +209,7 @@ impl Table {
 
     /// Takes a free slot; there is one.
     pub(super) fn insert(&mut self, job: Job) -> Id {
-        self.reads += usize::from(is_read(&job));
+        self.inline += usize::from(job.inline);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             u32::try_from(self.entries.len() - 1).unwrap_or(u32::MAX)
@@ -236,7 +235,7 @@ impl Table {
         self.get(id)?;
         let job = self.entries[id.slot as usize].job.take()?;
         self.busy -= 1;
-        self.reads -= usize::from(is_read(&job));
+        self.inline -= usize::from(job.inline);
         if !stuck {
             self.free.push(id.slot);
         }
@@ -245,7 +244,7 @@ impl Table {
 
     /// Everything that is left, for a thread that cannot go on.
     pub(super) fn drain(&mut self) -> Vec<Job> {
-        (self.busy, self.reads) = (0, 0);
+        (self.busy, self.inline) = (0, 0);
         self.entries.iter_mut().filter_map(|entry| entry.job.take()).map(|job| *job).collect()
     }
 }
@@ -256,7 +255,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::engine::{Gate, Tag};
+    use crate::engine::{Gate, OpKind, Tag};
 
     fn job(tag: u64) -> Job {
         let kind = OpKind::Stat { path: c"/".into() };

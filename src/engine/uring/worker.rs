@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use io_uring::squeue;
 
@@ -158,7 +159,7 @@ impl Worker {
     /// a device that reads is fed best by looking at once.
     fn batch(&self) -> u32 {
         // What was given up may never come.
-        let coming = self.table.busy() - self.table.reads();
+        let coming = self.table.busy() - self.table.inline();
         let coming = coming.min(self.lane.ledger.in_flight());
         u32::try_from((coming / BATCH_PART).clamp(1, BATCH_MAX)).unwrap_or(1)
     }
@@ -172,7 +173,8 @@ impl Worker {
             let (tried, learns) = (Tried::default(), false);
             return self.lane.hand_over(op, Baggage { buffer, tried, learns });
         }
-        let id = self.table.insert(Job::new(op, buffer));
+        let inline = self.runs_inline(&op.kind);
+        let id = self.table.insert(Job { inline, ..Job::new(op, buffer) });
         let Some(job) = self.table.get(id) else { return };
         match &job.op.kind {
             OpKind::Read(_) | OpKind::Write(_) if self.lane.habit.asks() => {
@@ -188,6 +190,20 @@ impl Worker {
                 self.start_name(id);
             }
             _ => self.end(id, Ending::HandOver(Tried::default())),
+        }
+    }
+
+    /// A read, and a direct write into a file that has its length and its space already, are for
+    /// the device alone. Any other write holds the file's lock while it waits for the device.
+    fn runs_inline(&self, kind: &OpKind) -> bool {
+        let reserves = || !self.lane.no_reserve.load(Ordering::Relaxed);
+        match kind {
+            OpKind::Read(_) => true,
+            OpKind::Write(transfer) => {
+                let is_there = transfer.create.is_none();
+                is_there && transfer.direct && !transfer.sync && reserves()
+            }
+            _ => false,
         }
     }
 

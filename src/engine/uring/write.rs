@@ -155,13 +155,14 @@ impl Worker {
         let sync = (last && transfer.sync)
             .then(|| opcode::Fsync::new(file).flags(data_only).build().flags(fixed));
         let close = last.then(|| close_entry(job.file, id));
+        // A local file system, too, sends a direct write that extends its file to a worker.
+        let away = if job.inline { squeue::Flags::empty() } else { squeue::Flags::ASYNC };
         self.submit_all(
             id,
             [
                 open.map(|entry| (Part::Open, entry, true)),
                 reserve.map(|entry| (Part::Reserve, entry, true)),
-                // A local file system, too, sends an extending direct write to a worker.
-                moved.map(|entry| (Part::Move, entry.flags(squeue::Flags::ASYNC), true)),
+                moved.map(|entry| (Part::Move, entry.flags(away), true)),
                 // Never quiet: the kernel does not mark a sync that failed as failed, and would
                 // pass over its result in silence.
                 sync.map(|entry| (Part::Sync, entry, false)),
@@ -176,12 +177,7 @@ impl Worker {
         let OpKind::Write(transfer) = &job.op.kind else { return None };
         let (file, fixed) = place(job, id);
         let asked = job.at == 0 && transfer.create.is_some() && transfer.reserve && !refused;
-        asked.then(|| {
-            opcode::Fallocate::new(file, transfer.file_bytes)
-                .mode(libc::FALLOC_FL_KEEP_SIZE)
-                .build()
-                .flags(fixed)
-        })
+        asked.then(|| opcode::Fallocate::new(file, transfer.file_bytes).build().flags(fixed))
     }
 
     fn write_entry(&mut self, id: Id, bytes: usize) -> Option<squeue::Entry> {
