@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define SAMPLE_US 2000
+#define SWEEP_S 30
 
 struct runner {
     struct plan *plan;
@@ -75,6 +76,20 @@ static void run_range(struct runner *runner, size_t from, size_t to, size_t queu
     free(running);
 }
 
+/* A store looks once for what dead writers left, soon after it was opened: half a second of
+ * listings with 4096 directories. That is no part of moving a block. */
+static void wait_swept(const struct runner *runner)
+{
+    kvpath_stats_t stats = {.size = sizeof stats};
+    double start = now_s();
+    do {
+        kv_check(kvpath_stats(runner->store, &stats), "stats");
+        if (stats.sweep_passes + stats.failed_passes > 0) return;
+        usleep(SAMPLE_US);
+    } while (now_s() - start < SWEEP_S);
+    die("no sweep in %d s", SWEEP_S);
+}
+
 static void run_single(struct runner *runner)
 {
     struct plan *plan = runner->plan;
@@ -120,6 +135,7 @@ void run_kvpath(struct plan *plan, struct cost *cost)
     struct runner runner = {.plan = plan, .dump = strcmp(options->op, "dump") == 0};
     make_shards(&runner);
     runner.store = kv_open(options);
+    wait_swept(&runner);
     run_range(&runner, 0, plan->warm_tasks, options->queue);
     pthread_t sampler;
     if (options->sample && pthread_create(&sampler, NULL, sample, &runner) != 0) die("no thread");

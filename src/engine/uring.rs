@@ -73,7 +73,9 @@ impl UringEngine {
         let blocking = Blocking::new(Arc::clone(&lane.buffers));
         let run = Box::new(move |op: Op, _: &mut Option<Buffer>| {
             let lane = weak.upgrade();
-            let brought = lane.as_ref().and_then(|lane| lane.take_baggage(op.tag));
+            let brought = lane
+                .as_ref()
+                .and_then(|lane| lane.with_handed(|handed| handed.take_baggage(op.tag)));
             let mut brought = brought.unwrap_or_default();
             let outcome = blocking.run(&op, &mut brought.buffer, brought.tried);
             if let (true, Some(lane), OpKind::Read(transfer) | OpKind::Write(transfer)) =

@@ -191,6 +191,12 @@ impl LaneState {
         self.in_flight[slot(class)] = self.in_flight[slot(class)].saturating_sub(1);
     }
 
+    /// Most operations of what can wait that run at once.
+    #[must_use]
+    pub fn idle_max(&self) -> usize {
+        self.slots.idle
+    }
+
     fn limits(&self) -> Limits {
         let Slots { transfers, buffered, .. } = self.slots;
         Limits { transfers, operations: transfers + self.slots.metadata(), buffered }

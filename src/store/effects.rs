@@ -26,6 +26,8 @@ pub struct Effects {
     pub wake: Vec<(usize, usize)>,
     /// The same for lookups and sweeps.
     pub wake_metadata: Vec<(usize, usize)>,
+    /// Of these, sweeps.
+    idle: Vec<(usize, usize)>,
     /// The same for steps of the collector's lease.
     pub wake_lease: Vec<(usize, usize)>,
     /// Tasks and calls that ended.
@@ -63,6 +65,15 @@ impl Effects {
             Class::Lookup | Class::Idle => add(&mut self.wake_metadata, lane),
             Class::Lease => add(&mut self.wake_lease, lane),
             Class::Load | Class::Dump | Class::Metadata => add(&mut self.wake, lane),
+        }
+    }
+
+    /// One more op that can wait is queued, of which `most` run at once: workers that would find
+    /// nothing to do are not made. Whoever ends one pulls the next.
+    pub fn wake_idle(&mut self, lane: usize, most: usize) {
+        add(&mut self.idle, lane);
+        if self.idle.iter().any(|(index, queued)| *index == lane && *queued <= most) {
+            self.wake_class(lane, Class::Idle);
         }
     }
 

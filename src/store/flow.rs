@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::attempt::{Attempt, Pending};
-use super::chain::{ChainId, LastError, Place, Shards, Work};
+use super::chain::{ChainId, Class, LastError, Place, Shards, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::QUARANTINE;
@@ -70,7 +70,10 @@ impl Core {
                 chain.place = Place::Queued(lane);
             }
             self.lanes[lane].push(chain_class, id);
-            return fx.wake_class(lane, chain_class);
+            return match chain_class {
+                Class::Idle => fx.wake_idle(lane, self.lanes[lane].idle_max()),
+                class => fx.wake_class(lane, class),
+            };
         }
     }
 

@@ -2,7 +2,6 @@
 //! are, and the ops on their way from a ring to the pool.
 
 use std::cell::Cell;
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -12,13 +11,13 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::habit::Habit;
+use super::handover::{Baggage, Handed};
 use super::ledger::{Ledger, Missed};
 use super::refusal::Refusal;
 use super::seat::{Call, Seat};
 use crate::clock::{Clock, Time};
-use crate::engine::buffers::{Buffer, Buffers};
+use crate::engine::buffers::Buffers;
 use crate::engine::pool::{Pool, join_all};
-use crate::engine::psync::Tried;
 use crate::engine::{EngineParams, Op, Source, Tag};
 use crate::log::{self, Level};
 use crate::posix::eventfd;
@@ -45,26 +44,12 @@ struct Ring {
     event: Mutex<Option<Arc<OwnedFd>>>,
 }
 
-/// What an op takes along to the pool.
-#[derive(Debug, Default)]
-pub(super) struct Baggage {
-    pub(super) buffer: Option<Buffer>,
-    pub(super) tried: Tried,
-    /// The worker looks what kind of file system it is.
-    pub(super) learns: bool,
-}
-
 #[derive(Debug, Default)]
 struct Threads {
     /// Rings' threads that exist or are being made.
     alive: usize,
     handles: Vec<JoinHandle<()>>,
-    /// Ops that wait for a worker of the pool.
-    handed: VecDeque<(Op, Baggage)>,
-    /// Ops that a worker has pulled: what they brought, until it is taken.
-    baggage: HashMap<Tag, Baggage>,
-    /// Ops handed to the pool that have not ended.
-    handed_live: HashSet<Tag>,
+    handed: Handed,
 }
 
 /// See the module's text.
@@ -83,8 +68,8 @@ pub(super) struct Lane {
     pub(super) crowded: AtomicBool,
     /// A ring did not pull since its table is full.
     pub(super) full: AtomicBool,
-    /// How many ops the pool has. Written under the lock of `threads`.
-    handed: AtomicUsize,
+    /// See [`Handed::crowd`]. Written under the lock of `threads`.
+    crowd: AtomicUsize,
     pool: OnceLock<Arc<Pool>>,
     rings: Vec<Ring>,
     stopping: AtomicBool,
@@ -111,7 +96,7 @@ impl Lane {
             starved: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
             full: AtomicBool::new(false),
-            handed: AtomicUsize::new(0),
+            crowd: AtomicUsize::new(0),
             pool: OnceLock::new(),
             rings: (0..cores.min(RINGS_MAX)).map(|_| Ring::default()).collect(),
             stopping: AtomicBool::new(false),
@@ -227,47 +212,26 @@ impl Lane {
 
     /// Gives an op to the pool, with what it has behind it.
     pub(super) fn hand_over(&self, op: Op, baggage: Baggage) {
-        let mut threads = self.threads.lock();
-        threads.handed_live.insert(op.tag);
-        self.handed.store(threads.handed_live.len(), Ordering::SeqCst);
-        threads.handed.push_back((op, baggage));
-        drop(threads);
+        self.with_handed(|handed| handed.add(op, baggage));
         self.wake_pool(1);
     }
 
-    /// The next op for a worker of the pool.
-    pub(super) fn take_handed(&self, mut fits: impl FnMut(&Op) -> bool) -> Option<Op> {
+    /// What the pool has been handed, under the lock; how much of it crowds is told behind it.
+    pub(super) fn with_handed<T>(&self, act: impl FnOnce(&mut Handed) -> T) -> T {
         let mut threads = self.threads.lock();
-        let at = threads.handed.iter().position(|(op, _)| fits(op))?;
-        let (op, baggage) = threads.handed.remove(at)?;
-        threads.baggage.insert(op.tag, baggage);
-        Some(op)
+        let result = act(&mut threads.handed);
+        self.crowd.store(threads.handed.crowd(), Ordering::SeqCst);
+        result
     }
 
-    /// An op that a worker pulled itself and brings a buffer for.
-    pub(super) fn put_baggage(&self, tag: Tag, baggage: Baggage) {
-        let mut threads = self.threads.lock();
-        threads.baggage.insert(tag, baggage);
-        threads.handed_live.insert(tag);
-        self.handed.store(threads.handed_live.len(), Ordering::SeqCst);
-    }
-
-    /// How many ops the pool has been handed that have not ended.
-    pub(super) fn handed(&self) -> usize {
-        self.handed.load(Ordering::SeqCst)
-    }
-
-    pub(super) fn take_baggage(&self, tag: Tag) -> Option<Baggage> {
-        self.threads.lock().baggage.remove(&tag)
+    /// How many ops of the pool keep a ring from taking more.
+    pub(super) fn crowd(&self) -> usize {
+        self.crowd.load(Ordering::SeqCst)
     }
 
     /// A worker has reported an op, one that was handed to it or another.
     pub(super) fn reported(&self, tag: Tag) {
-        let mut threads = self.threads.lock();
-        let handed = threads.handed_live.remove(&tag);
-        self.handed.store(threads.handed_live.len(), Ordering::SeqCst);
-        drop(threads);
-        if handed && self.stopping() {
+        if self.with_handed(|handed| handed.ended(tag)) && self.stopping() {
             self.changed.notify_all();
             self.stop_pool_in_time();
         }
@@ -369,7 +333,7 @@ impl Lane {
     /// The pool stops once no ring can hand it anything any more.
     fn stop_pool_in_time(&self) {
         let threads = self.threads.lock();
-        let over = self.stopping() && threads.alive == 0 && threads.handed_live.is_empty();
+        let over = self.stopping() && threads.alive == 0 && threads.handed.is_empty();
         drop(threads);
         if let (true, Some(pool)) = (over, self.pool.get()) {
             pool.stop();
@@ -381,7 +345,7 @@ impl Lane {
         let end = limit.map(|limit| self.clock.now().plus(limit));
         let left = |end: Time| end.since(self.clock.now());
         let mut threads = self.threads.lock();
-        while threads.alive > 0 || !threads.handed_live.is_empty() {
+        while threads.alive > 0 || !threads.handed.is_empty() {
             match end.map(left) {
                 None => self.changed.wait(&mut threads),
                 Some(left) if left.is_zero() => return false,

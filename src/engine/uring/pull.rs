@@ -14,7 +14,7 @@ use crate::engine::buffers::Take;
 pub(super) const WORKERS: u32 = 10;
 /// Transfers that go to those workers: the rest is for the calls on names that end them.
 const WRITES: usize = 9;
-/// Ops that go to workers of the pool: looks at the storage's marker, and on a memory file system
+/// Ops that go to workers of the pool and take part in what the device does: looks at the storage's marker, and on a memory file system
 /// every transfer, which is a copy: more of them fight for the caches.
 const HANDED: usize = 4;
 /// Ops that a ring starts before it enters, while it is its thread that limits the lane.
@@ -74,7 +74,7 @@ impl Worker {
         }
         let inline = if habit.local() { self.table.inline() } else { 0 };
         let busy = self.table.busy() - inline;
-        let room = || busy < WRITES && self.lane.handed() < HANDED;
+        let room = || busy < WRITES && self.lane.crowd() < HANDED;
         // Noted before the last look, so that whoever ends an op there sees it.
         let transfers = room() || {
             self.lane.crowded.store(true, Ordering::SeqCst);

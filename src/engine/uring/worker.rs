@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 
 use io_uring::squeue;
 
-use super::lane::{Baggage, Lane};
+use super::handover::Baggage;
+use super::lane::Lane;
 use super::ledger::Kind;
 use super::pressure::Pressure;
 use super::pull::{COPIES, WORKERS};

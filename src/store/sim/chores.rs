@@ -8,6 +8,7 @@ use crate::error::{Cause, Failure, Step};
 use crate::health::state::BackendState;
 use crate::store::chore::Chore;
 use crate::store::core::Core;
+use crate::store::effects::Effects;
 use crate::store::types::BlockId;
 
 const LIMIT: Duration = Duration::from_millis(100);
@@ -135,4 +136,15 @@ fn r54_a_step_of_the_lease_is_let_finish_for_a_moment() {
     world.clock.advance(LIMIT / 2);
     world.with(Core::judge);
     assert_eq!((world.core.chains.len(), world.core.snapshot().abandoned), (0, 1));
+}
+
+#[test]
+fn what_can_wait_wakes_no_more_workers_than_may_run() {
+    let mut world = world();
+    let chores = (0..64).map(|_| listing()).collect();
+    let mut fx = Effects::default();
+    let now = world.clock.now();
+    let begun = world.core.begin_chores(chores, Some(LIMIT), false, now, &mut fx);
+    drop(begun.unwrap());
+    assert_eq!(fx.wake_metadata, [(0, world.core.lanes[0].idle_max())]);
 }
