@@ -4,6 +4,8 @@
 //! Prefix and last ask in growing slices, so that a miss at the near end costs one question and a
 //! long hit keeps all lanes busy. The limit is that of the whole call, not of a slice.
 
+use std::time::Duration;
+
 use super::shared::Shared;
 use super::submit::closed;
 use super::types::{BlockId, Lookup, LookupIndex};
@@ -15,6 +17,10 @@ const FIRST_SLICE: usize = 4;
 const SLICE_GROWTH: usize = 8;
 /// Most ids in one slice.
 const MAX_SLICE: usize = 1024;
+
+/// A caller watches so long for an answer before it sleeps: one that a cached name gives is there
+/// sooner than a sleeping thread is awake again.
+const WATCH: Duration = Duration::from_micros(50);
 
 /// Asks for each id.
 ///
@@ -37,7 +43,9 @@ fn slice(shared: &Shared, ids: &[BlockId], deadline: &mut Option<Time>) -> Resul
         }
         begun => begun?,
     };
-    cell.wait(None);
+    if !(shared.watches && cell.watch(&shared.clock, WATCH)) {
+        cell.wait(None);
+    }
     let call = shared.read(|core| core.take_call(call)).ok_or_else(closed)?;
     *deadline = call.deadline;
     let error = call.first_error();

@@ -31,6 +31,8 @@ pub struct Shared {
     pub mask: Arc<AtomicU64>,
     /// Wakes the supervisor.
     pub alarm: Arc<Alarm>,
+    /// A caller may wait awake for a moment: somebody else can run meanwhile.
+    pub watches: bool,
     /// The engines as decorated for tests, in the order of the lanes.
     #[cfg(feature = "fault")]
     pub faults: Leaf<Vec<Arc<crate::engine::fault::FaultEngine>>>,
@@ -50,6 +52,7 @@ impl Shared {
             clock,
             mask,
             alarm,
+            watches: host::allowed_cores().is_ok_and(|cores| cores.len() > 1),
             #[cfg(feature = "fault")]
             faults: Leaf::default(),
             core: Mutex::new(core),

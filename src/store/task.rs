@@ -3,42 +3,70 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::chain::ChainId;
 use super::types::{TaskKind, TaskResult};
-use crate::clock::Time;
+use crate::clock::{Clock, Time};
 use crate::error::Error;
 
 /// Results kept for callers that have not asked yet (R26).
 pub const MAX_KEPT_RESULTS: usize = 65_536;
 
+/// How often a thread that watches looks between two looks at the clock.
+const LOOKS: usize = 16;
+
 /// Where a thread waits for the end of a task or a call.
 #[derive(Debug, Default)]
 pub struct Cell {
-    done: Mutex<bool>,
+    /// Written under the lock, so that nobody goes to sleep on what has just finished.
+    done: AtomicBool,
+    lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Cell {
     /// Tells all who wait.
     pub fn finish(&self) {
-        *self.done.lock() = true;
+        let held = self.lock.lock();
+        self.done.store(true, Ordering::Release);
+        drop(held);
         self.changed.notify_all();
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Waits at most `limit` without sleeping; says whether it has finished.
+    pub fn watch(&self, clock: &Clock, limit: Duration) -> bool {
+        let end = clock.now().plus(limit);
+        loop {
+            for _ in 0..LOOKS {
+                if self.is_done() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+            if clock.now() >= end {
+                return false;
+            }
+        }
     }
 
     /// Waits at most `limit` (`None`: as long as it takes); says whether it has finished.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
-        let mut done = self.done.lock();
+        let mut held = self.lock.lock();
         // The one real clock read outside clock.rs would be here; the condition variable does it
         // for us.
         match limit {
-            None => self.changed.wait_while(&mut done, |done| !*done),
+            None => self.changed.wait_while(&mut held, |()| !self.is_done()),
             Some(limit) => {
-                let result = self.changed.wait_while_for(&mut done, |done| !*done, limit);
-                return !result.timed_out() || *done;
+                let result = self.changed.wait_while_for(&mut held, |()| !self.is_done(), limit);
+                return !result.timed_out() || self.is_done();
             }
         }
         true
@@ -264,6 +292,20 @@ mod tests {
             kind: TaskKind::Load,
             began: Time::ZERO,
         })
+    }
+
+    #[test]
+    fn whoever_watches_sees_the_end_and_its_own_limit() {
+        let (cell, clock) = (Arc::new(Cell::default()), Clock::monotonic());
+        let before = clock.now();
+        assert!(!cell.watch(&clock, Duration::from_millis(1)));
+        assert!(clock.now().since(before) >= Duration::from_millis(1));
+        assert!(!cell.wait(Some(Duration::ZERO)));
+        let other = Arc::clone(&cell);
+        let finisher = std::thread::spawn(move || other.finish());
+        assert!(cell.watch(&clock, Duration::from_secs(3600)));
+        finisher.join().unwrap();
+        assert!(cell.watch(&clock, Duration::ZERO) && cell.wait(Some(Duration::ZERO)));
     }
 
     #[test]

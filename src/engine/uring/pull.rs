@@ -14,8 +14,8 @@ use crate::engine::buffers::Take;
 pub(super) const WORKERS: u32 = 10;
 /// Transfers that go to those workers: the rest is for the calls on names that end them.
 const WRITES: usize = 9;
-/// Ops that go to workers of the pool and take part in what the device does: looks at the storage's marker, and on a memory file system
-/// every transfer, which is a copy: more of them fight for the caches.
+/// Ops of the pool that transfers wait for, or fight with for the caches: looks at the storage's
+/// marker, and on a memory file system every transfer, which is a copy.
 const HANDED: usize = 4;
 /// Ops that a ring starts before it enters, while it is its thread that limits the lane.
 const SHARE: usize = 2;

@@ -141,7 +141,7 @@ fn r54_a_step_of_the_lease_is_let_finish_for_a_moment() {
 #[test]
 fn what_can_wait_wakes_no_more_workers_than_may_run() {
     let mut world = world();
-    let chores = (0..64).map(|_| listing()).collect();
+    let chores = (0..64).map(cold).collect();
     let mut fx = Effects::default();
     let now = world.clock.now();
     let begun = world.core.begin_chores(chores, Some(LIMIT), false, now, &mut fx);
