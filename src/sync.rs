@@ -10,7 +10,7 @@ pub use self::real::*;
 #[cfg(not(loom))]
 mod real {
     pub use parking_lot::{Condvar, Mutex};
-    pub use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+    pub use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering, fence};
     pub use std::thread::{Thread, current, park, park_timeout};
 }
 

@@ -24,6 +24,25 @@ CASE(a_stale_handle_is_opened_once_more)
     rig_stop(&rig);
 }
 
+/* R22: a shortage is waited out; where the call that is made again hangs, that is the path's. */
+CASE(a_call_that_hangs_after_a_shortage_is_the_path_s)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    fault(&rig, 0, "open %s count=1 fail EMFILE", file_of(block));
+    fault(&rig, 0, "open %s always hang", file_of(block));
+    load_right(&rig, block);
+    CHECK_EQ(stats_of(rig.store).retries, 1);
+    check_health(&rig, 0, ANY, ANY, 1);
+    check_health(&rig, 1, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+    heal(&rig, 0);
+    release(&rig, 0);
+    wait_at_rest(&rig);
+    rig_stop(&rig);
+}
+
 /* R42: the first rename is given up, and done all the same; the second one, under way through
  * another path, then finds the name taken, or its own file gone. Either is success. */
 static void orphaned_rename(bool with_flags)

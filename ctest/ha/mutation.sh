@@ -4,11 +4,16 @@
 # is not found any more, and a copy that does not build are errors.
 #
 #     ctest/ha/mutation.sh BUILD_DIR [WORD]
+#     ctest/ha/mutation.sh --guards
 #
 # BUILD_DIR is where CMake has built the tests; only mutants whose line has WORD are run. The tests
-# run against the mutant by LD_LIBRARY_PATH. Takes some minutes: each mutant is a release build.
+# run against the mutant by LD_LIBRARY_PATH. A case is one of ctest/ha, or `plain:` one of ctest.
+# Takes half an hour: each mutant is a release build. --guards builds and runs nothing: it says
+# whether all guards are where they are looked for.
 set -u
 
+guards_only=
+[ "${1:-}" != --guards ] || { guards_only=yes && set -- .; }
 build=$(cd "${1:?usage: mutation.sh BUILD_DIR [WORD]}" && pwd) || exit 2
 only=${2:-}
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -40,8 +45,12 @@ build_mutant() {
 
 # The case, on the mutant: 0 passed, 77 skipped, anything else (a hang too) failed.
 run_case() {
+    case $1 in
+    plain:*) program=${1#plain:} && program="$build/ctest/${program%%.*}_plain" ;;
+    *) program="$build/ctest/ha/ha_${1%%.*}" ;;
+    esac
     LD_LIBRARY_PATH="$work/lib" KVPATH_TEST_WAIT_MS=15000 KVPATH_TEST_DIR="$work/scratch" \
-        timeout -k 5 60 "$build/ctest/ha/ha_${1%%.*}" "${1#*.}" >"$work/case.log" 2>&1
+        timeout -k 5 60 "$program" "${1#*.}" >"$work/case.log" 2>&1
 }
 
 # mutant FILE CASE SED WHAT
@@ -55,7 +64,9 @@ mutant() {
         return
     fi
     flipped=$((flipped + 1))
-    if ! build_mutant; then
+    if [ -n "$guards_only" ]; then
+        :
+    elif ! build_mutant; then
         problem "$1: does not build: $4"
         tail -n 20 "$work/cargo.log"
     else
@@ -73,14 +84,14 @@ mutant() {
 # Without a flip the cases pass, or their failures would prove nothing.
 baseline() {
     build_mutant || { tail -n 20 "$work/cargo.log"; exit 2; }
-    for case in $(sed -n 's/^mutant [^ ]* \([a-z_]*\.[a-z0-9_]*\) .*/\1/p' "$0" | sort -u); do
+    for case in $(sed -n 's/^mutant [^ ]* \([a-z_:]*\.[a-z0-9_]*\) .*/\1/p' "$0" | sort -u); do
         run_case "$case"
         status=$?
         [ $status -eq 0 ] || { cat "$work/case.log"; echo "$case: $status"; exit "$status"; }
     done
 }
 
-[ -n "$only" ] || baseline
+[ -n "$only$guards_only" ] || baseline
 
 # ---- window and state: R20-R22, R29 ----
 mutant health/window.rs window.trips_before_it_is_full \
@@ -124,7 +135,7 @@ mutant store/recovery.rs bulkhead.a_path_without_buffers_stays_out \
     'a path without buffers comes back'
 
 # ---- retry and routing: R15, R27, R54 ----
-mutant store/flow.rs route.an_error_goes_to_the_next_backend \
+mutant store/outcome.rs route.an_error_goes_to_the_next_backend \
     's/if class\.fails_over() {/if false {/' 'an error goes nowhere'
 mutant store/routing.rs route.an_error_goes_to_the_next_backend \
     's/(available \& !tried)/(available | tried \& 0)/' 'a backend is tried twice'
@@ -139,7 +150,11 @@ mutant store/rules.rs time.a_hung_read_costs_a_third \
 mutant store/timing.rs sleep.five_seconds_stopped_exclude_nothing \
     's/if slept > OVERSLEPT {/if false {/' 'a judge that slept judges at once'
 mutant store/backend.rs bulkhead.too_many_abandoned_fail_at_once \
-    's/self\.abandoned > 2 \* self\.slots\.transfers/false/' 'any number may be abandoned'
+    's/self\.hung\.too_many(&self\.limits(), epoch)/self.hung.total() == usize::MAX \&\& epoch == epoch/' \
+    'any number may be abandoned'
+mutant engine/gate.rs again.a_call_that_hangs_after_a_shortage_is_the_path_s \
+    's/(errno != 0 \&\& !hangs)/(errno != 0 \&\& (hangs || !hangs))/' \
+    'a call that hangs after a shortage is a shortage'
 mutant store/outcome.rs bulkhead.the_queue_of_an_excluded_backend_moves \
     's/for id in self\.lanes\[lane\]\.drain() {/for id in Vec::<super::chain::ChainId>::new() {/' \
     'the queue of an excluded backend stays'
@@ -148,7 +163,7 @@ mutant store/outcome.rs bulkhead.the_queue_of_an_excluded_backend_moves \
 mutant store/blocks.rs isolation.a_generation_with_hung_writes_is_never_committed \
     '/pub fn complete/,/^    }/s/\.all(/.any(/' 'a block is committed with shards missing'
 mutant store/flow.rs isolation.a_generation_with_hung_writes_is_never_committed \
-    's/let close = chain\.vanished || .*/let close = chain.vanished;/' \
+    's/match chain\.vanished || !chain\.in_kernel\.is_empty() {/match chain.vanished {/' \
     'a generation with a hung write goes on'
 mutant store/commit.rs time.a_dump_has_time_for_its_commit \
     's/let hung = if hangs .*/let hung = if hangs { 0 } else { 0 };/' \
@@ -169,5 +184,51 @@ mutant engine/psync/write.rs isolation.no_piece_is_written_after_the_task \
 mutant engine/psync.rs isolation.a_late_read_does_not_touch_the_callers_memory \
     's/if self\.op\.gate\.revoked() {/if false {/' 'a step after the attempt was given up'
 
-echo "$flipped guards flipped, $noticed noticed, $problems problems"
+# ---- hotness: R64 ----
+mutant store/flow.rs plain:hotness.a_load_refreshes_its_block \
+    '/Work::Load(shards) => {/,/load_ended/s/self\.hit(chain\.block, now, fx);//' \
+    'a load refreshes nothing'
+mutant store/hotness.rs plain:hotness.once_a_minute \
+    's/if place\.block == block \&\& place\.until_ns > now_ns {/if place.until_ns == u64::MAX {/' \
+    'each hit refreshes'
+
+# ---- collection: R81-R86 ----
+mutant reclaim/coldest.rs plain:collect.r81_the_coldest_of_the_whole_store_go_from_skewed_directories \
+    's/&& candidate < \*youngest/\&\& candidate > *youngest/' 'the youngest go first'
+mutant reclaim/capacity.rs plain:collect.r81_a_share_goes_at_the_trigger_and_nothing_below_it \
+    's/if blocks < self\.trigger {/if blocks <= self.trigger {/' 'nothing goes at the trigger'
+mutant store/collector/pass.rs plain:collect.r81_times_in_the_future_count_as_now \
+    's/if mtime_ns >= now_ns { i64::MAX } else { mtime_ns }/mtime_ns/' \
+    'what has a time in the future is never collected'
+mutant store/collector/tally.rs plain:collect.r82_only_blocks_are_collected \
+    's/Name::Dot | Name::Temporary => false,/Name::Dot | Name::Temporary => { self.found.lock().foreign += 1; false }/' \
+    'dot files are foreign names'
+mutant store/collector/lease.rs lease.r83_one_of_three_collects_and_another_takes_over_from_the_dead \
+    's/if self\.lease_step(Chore::Claim(LOCK\.into()))? == Done::Left {/if self.lease_step(Chore::Claim(LOCK.into()))? != Done::Left \&\& self.last {/' \
+    'a lease that another holds is taken'
+mutant store/collector/pass.rs lease.r83_a_holder_that_was_stopped_removes_no_more_than_its_batch \
+    's/self\.check_lease()?;//' 'no look at the lease before a batch'
+mutant store/collector/run.rs plain:lease.r83_the_holder_shows_that_it_lives_while_removals_hang \
+    's/self\.beat();/self.beaten = self.shared.clock.now();/' 'a holder shows nothing'
+mutant store/collector/pass.rs collect.r84_removals_on_a_hung_path_move_on \
+    's/self\.all(chores, self\.settings\.file_limit)/self.all(chores, None)/' \
+    'a removal may take for ever'
+mutant store/reserve.rs plain:reserve.r85_bytes_run_short \
+    's/reserve > 0\.0 \&\& /reserve > 100.0 \&\& /' 'no room is kept'
+mutant store/collector/tally.rs plain:sweep.r86_another_pid_namespace_is_left_alone_until_it_is_old \
+    's/let here = .*/let here = writer.boot == me.boot;/' 'writers of other namespaces are asked for'
+mutant store/collector/mod.rs plain:sweep.r86_an_open_store_sweeps_again_and_again \
+    's/let half = self\.settings\.temp_ttl \/ 2;/let half = self.settings.temp_ttl * 3600;/' 'one sweep only'
+
+# ---- metrics and log: R90, R91 ----
+mutant store/metrics.rs plain:observe.metrics_are_read_by_prometheus \
+    's/# TYPE kvpath_/# TYPE kvpath-/' 'text that no parser takes'
+mutant log/logger.rs plain:observe.log_callback_may_not_call_kvpath \
+    's/ON_LOG_THREAD\.set(true);//' 'a callback may call kvpath'
+
+if [ -n "$guards_only" ]; then
+    echo "$flipped guards, $problems problems"
+else
+    echo "$flipped guards flipped, $noticed noticed, $problems problems"
+fi
 [ "$problems" -eq 0 ]

@@ -115,6 +115,8 @@ CASE(dump_storage_full)
     batch_t *block = started(&rig, (options_t){0});
     on_all(&rig, "write data/* always fail EDQUOT");
     CHECK_STATUS(dump_all(&rig, block), KVPATH_NO_SPACE);
+    CHECK_EQ(stats_of(rig.store).unfinished_blocks, 0);
+    wait_gone(text("%s/data", rig.storage), ".tmp");
     for (int at = 0; at < N; at++) {
         CHECK(seen(&rig, at, "write", "data/*") > 0);
         check_health(&rig, at, KVPATH_BACKEND_AVAILABLE, ANY, 0);

@@ -3,9 +3,15 @@
 //! A worker is *inside* while it touches the caller's memory (or, in `borrowed` mode, for the whole
 //! op). Whoever ends the attempt revokes the gate: nobody enters after that. If a worker is inside
 //! at that moment, the end is *pending*: the worker finds out when it leaves, stops, and reports
-//! its op; only then is the attempt over. The gate knows nothing of time, tasks or health.
+//! its op; only then is the attempt over. The gate knows nothing of limits, tasks or health.
 
-use crate::sync::{AtomicI32, AtomicU8, Ordering};
+use std::time::Duration;
+
+use crate::clock::{Clock, Time};
+use crate::sync::{AtomicI32, AtomicU8, AtomicU64, Ordering, fence};
+
+/// A call that is made again after a shortage is answered long before, or it hangs on the path.
+pub const HANGS_AFTER: Duration = Duration::from_millis(200);
 
 const OPEN: u8 = 0;
 const INSIDE: u8 = 1;
@@ -13,18 +19,26 @@ const INSIDE: u8 = 1;
 const REVOKED: u8 = 2;
 
 /// See the module's text. Starts open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gate {
     state: AtomicU8,
     /// errno of the local shortage that a worker is waiting out, else 0.
     local: AtomicI32,
+    /// When the call that met the shortage was made again, in nanoseconds; 0: it waits.
+    again_ns: AtomicU64,
+    clock: Clock,
 }
 
 impl Gate {
-    /// An open gate.
+    /// An open gate. `clock`: that of whoever judges the op.
     #[must_use]
-    pub fn new() -> Gate {
-        Gate::default()
+    pub fn new(clock: Clock) -> Gate {
+        Gate {
+            state: AtomicU8::new(OPEN),
+            local: AtomicI32::new(0),
+            again_ns: AtomicU64::new(0),
+            clock,
+        }
     }
 
     /// Enters, unless the gate is revoked. One worker at a time: an op never runs on two.
@@ -59,16 +73,33 @@ impl Gate {
 
     /// Notes the errno of the local shortage that is being waited out; 0 when it is over.
     pub fn set_local(&self, errno: i32) {
+        self.again_ns.store(0, Ordering::Release);
         self.local.store(errno, Ordering::Release);
     }
 
-    /// The errno of a local shortage that is being waited out, if any.
+    /// The call that met the shortage is about to be made again, unless the gate is revoked.
+    pub fn call_again(&self) {
+        let now = u64::try_from(self.clock.now().0.as_nanos()).unwrap_or(u64::MAX);
+        self.again_ns.store(now.max(1), Ordering::Release);
+        // Whoever revokes and then asks sees this, or the worker sees that it is revoked.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The errno of a local shortage that is being waited out, if any: not where the call was made
+    /// again and has hung since, which is the path's fault.
     #[must_use]
-    pub fn local(&self) -> Option<i32> {
-        match self.local.load(Ordering::Acquire) {
-            0 => None,
-            errno => Some(errno),
-        }
+    pub fn local(&self, now: Time) -> Option<i32> {
+        let errno = self.local.load(Ordering::Acquire);
+        let again = self.again_ns.load(Ordering::Acquire);
+        let hangs = again > 0 && now.since(Time(Duration::from_nanos(again))) >= HANGS_AFTER;
+        (errno != 0 && !hangs).then_some(errno)
+    }
+
+    /// Whether a revoked op may be in the call that met a shortage.
+    #[must_use]
+    pub fn is_in_call(&self) -> bool {
+        fence(Ordering::SeqCst);
+        self.again_ns.load(Ordering::Acquire) > 0
     }
 }
 
@@ -78,7 +109,7 @@ mod tests {
 
     #[test]
     fn nobody_enters_a_revoked_gate() {
-        let gate = Gate::new();
+        let gate = Gate::new(Clock::monotonic());
         assert!(gate.enter());
         assert!(gate.leave());
         assert!(gate.revoke());
@@ -88,13 +119,37 @@ mod tests {
 
     #[test]
     fn a_revoke_during_a_visit_is_pending_until_it_ends() {
-        let gate = Gate::new();
+        let gate = Gate::new(Clock::monotonic());
         assert!(gate.enter());
         assert!(!gate.revoke());
         assert!(gate.revoked());
         assert!(!gate.leave());
         assert!(gate.revoke());
         assert!(!gate.enter());
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod shortage_tests {
+    use super::*;
+
+    #[test]
+    fn r22_a_shortage_is_one_until_the_call_that_is_made_again_hangs() {
+        let clock = Clock::manual();
+        let gate = Gate::new(clock.clone());
+        let local = || gate.local(clock.now());
+        assert_eq!(local(), None);
+        gate.set_local(libc::EMFILE);
+        clock.advance(HANGS_AFTER);
+        assert_eq!((local(), gate.is_in_call()), (Some(libc::EMFILE), false), "it waits");
+        gate.call_again();
+        assert_eq!((local(), gate.is_in_call()), (Some(libc::EMFILE), true));
+        clock.advance(HANGS_AFTER);
+        assert_eq!(local(), None, "it hangs");
+        gate.set_local(libc::EMFILE);
+        assert_eq!(local(), Some(libc::EMFILE), "it was refused again");
+        gate.set_local(0);
+        assert_eq!((local(), gate.is_in_call()), (None, false));
     }
 }
 
@@ -130,7 +185,7 @@ mod model {
     fn loom_whoever_revoked_has_the_memory_alone() {
         loom::model(|| {
             let shared = Arc::new(Shared {
-                gate: Gate::new(),
+                gate: Gate::new(Clock::monotonic()),
                 memory: UnsafeCell::new(0),
                 reported: crate::sync::AtomicBool::new(false),
             });
@@ -163,7 +218,7 @@ mod model {
     fn loom_two_who_revoke_agree() {
         loom::model(|| {
             let shared = Arc::new(Shared {
-                gate: Gate::new(),
+                gate: Gate::new(Clock::monotonic()),
                 memory: UnsafeCell::new(0),
                 reported: crate::sync::AtomicBool::new(false),
             });

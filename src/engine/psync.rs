@@ -210,6 +210,7 @@ impl Job<'_> {
                         // Stays noted: the judge may look before this end is reported.
                         return Err(Failure::errno(step, errno));
                     }
+                    self.op.gate.call_again();
                 }
                 Err(errno) => break Err(Failure::errno(step, errno)),
                 Ok(value) => break Ok(value),

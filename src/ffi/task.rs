@@ -117,7 +117,8 @@ pub unsafe extern "C" fn kvpath_load(
 /// Threads: any. Blocking: never on I/O.
 /// Errors: as kvpath_load(); also KVPATH_RETRY (too many unfinished blocks), and
 /// KVPATH_INVALID_PARAM for the same shard twice in one task. From kvpath_wait() also
-/// KVPATH_NO_SPACE. A shard that failed leaves its block unfinished: dump that shard again.
+/// KVPATH_NO_SPACE. A shard that failed leaves its block unfinished, unless nothing of it is
+/// written: dump that shard again.
 ///
 /// # Safety
 /// The pointers are valid as described.

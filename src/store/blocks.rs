@@ -68,6 +68,8 @@ pub struct Progress {
     pub behind: Vec<(u32, Shards)>,
     /// The commit that runs.
     pub commit: Option<ChainId>,
+    /// Somebody has begun to write: the temporary may exist.
+    pub begun: bool,
     /// When it last changed; its age counts from here (R46).
     pub touched: Time,
 }
@@ -81,6 +83,7 @@ impl Progress {
             parked: Vec::new(),
             behind: Vec::new(),
             commit: None,
+            begun: false,
             touched: now,
         }
     }
@@ -89,6 +92,13 @@ impl Progress {
     #[must_use]
     pub fn complete(&self) -> bool {
         self.shards.iter().all(|shard| matches!(shard, Shard::Written { .. }))
+    }
+
+    /// Nothing of it is written, and nobody is at it.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        let bare = |shard: &Shard| matches!(shard, Shard::Missing | Shard::Failed);
+        self.shards.iter().all(bare) && self.behind.is_empty() && self.commit.is_none()
     }
 
     /// Whether it may be committed now (R41).

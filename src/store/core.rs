@@ -254,7 +254,7 @@ impl Core {
             lane,
             class: chain.work.class(),
             block: chain.block,
-            gate: Arc::new(Gate::new()),
+            gate: Arc::new(Gate::new(self.clock.clone())),
             started: now,
             limit: limit.map(|limit| now.plus(limit)),
             step,

@@ -16,6 +16,17 @@ use crate::log::Level;
 /// Temporaries that could not be removed yet, remembered for another try.
 const MAX_LEFTOVERS: usize = 65_536;
 
+/// What a dump's chain that failed leaves in its temporary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Nothing: it was never begun.
+    Nothing,
+    /// Some bytes, perhaps; no more will come.
+    Bytes,
+    /// Bytes may still arrive, or the file is gone (R5): its generation is over.
+    Unknown,
+}
+
 impl Core {
     /// Starts chains for shards that nobody writes yet.
     pub(super) fn begin_dump(
@@ -69,6 +80,7 @@ impl Core {
         };
         progress.touched = now;
         progress.mark(shards.first, shards.count(), Shard::Written { lane, level });
+        progress.begun = true;
         let created = std::mem::replace(&mut progress.creation, Creation::Done);
         let parked = match created {
             Creation::Done => Vec::new(),
@@ -120,7 +132,7 @@ impl Core {
         (block, generation): (BlockId, u64),
         shards: &Shards,
         result: &Result<(), Error>,
-        close: bool,
+        left: Left,
         now: Time,
         fx: &mut Effects,
     ) {
@@ -128,11 +140,13 @@ impl Core {
             None => Vec::new(),
             Some(progress) => {
                 progress.mark(shards.first, shards.count(), Shard::Failed);
+                progress.begun |= left != Left::Nothing;
                 progress.touched = now;
                 progress.parked.retain(|parked| *parked != id);
                 progress.take_behind(shards.first, shards.count())
             }
         };
+        let close = left == Left::Unknown;
         if close {
             self.stats.closed_generations += 1;
             fx.log(Level::Warn, "KV3001", closed_error(&block).text);
@@ -149,6 +163,20 @@ impl Core {
             } else {
                 self.dump_again(block, waiting, now, fx);
             }
+        }
+        self.end_if_bare(block, generation, now, fx);
+    }
+
+    /// Nothing is lost with a generation in which nothing is written: whoever dumps the block again
+    /// begins anew. On a full disk each dump would else leave an unfinished block and an empty
+    /// file, until the table is full.
+    fn end_if_bare(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+        let live = self.blocks.live(&block, generation);
+        if !live.is_some_and(|progress| progress.is_bare()) {
+            return;
+        }
+        if self.blocks.end(&block, generation).is_some_and(|progress| progress.begun) {
+            self.discard(block, generation, now, fx);
         }
     }
 

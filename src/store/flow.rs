@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, Class, LastError, Place, Shards, Work};
 use super::core::Core;
+use super::dump::Left;
 use super::effects::Effects;
 use super::layout::QUARANTINE;
 use super::routing;
@@ -143,8 +144,14 @@ impl Core {
                 if counts {
                     self.count_attempt(&attempt, now);
                 }
+                let block = attempt.block;
+                let mut live = |generation| self.blocks.live(&block, generation).is_some();
+                let was_live = attempt.creates.is_some_and(&mut live);
                 self.settle(id, &attempt, other, now, fx);
-                self.after_creation(&attempt, now, fx);
+                if !was_live {
+                    // What ends here has removed its temporary itself.
+                    self.after_creation(&attempt, now, fx);
+                }
             }
         }
     }
@@ -269,8 +276,11 @@ impl Core {
         fx: &mut Effects,
     ) {
         let Some(chain) = self.chains.remove(&id) else { return };
-        // R5: bytes may still arrive in this file, or it is gone: it is never committed.
-        let close = chain.vanished || !chain.in_kernel.is_empty();
+        let left = match chain.vanished || !chain.in_kernel.is_empty() {
+            true => Left::Unknown,
+            false if chain.first_lane.is_some() => Left::Bytes,
+            false => Left::Nothing,
+        };
         match chain.work {
             Work::Load(shards) => {
                 if result.is_ok() {
@@ -281,7 +291,7 @@ impl Core {
             Work::Dump { shards, generation, also, .. } => {
                 // Success came through dump_succeeded.
                 let generation = (chain.block, generation);
-                self.dump_failed(id, generation, &shards, &result, close, now, fx);
+                self.dump_failed(id, generation, &shards, &result, left, now, fx);
                 self.tell(also, &result, now, fx);
             }
             Work::Commit { generation, waiters, syncing, .. } => {

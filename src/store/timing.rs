@@ -10,6 +10,7 @@ use super::effects::Effects;
 use crate::clock::Time;
 use crate::config::FailureScope;
 use crate::engine::Tag;
+use crate::engine::gate::HANGS_AFTER;
 use crate::error::{Error, Failure, Status, Step};
 use crate::log::Level;
 
@@ -138,7 +139,6 @@ impl Core {
     /// An attempt is over its limit.
     fn time_out(&mut self, tag: Tag, now: Time, fx: &mut Effects) {
         let Some(attempt) = self.attempts.get_mut(&tag) else { return };
-        let local = attempt.gate.local();
         if !attempt.gate.revoke() {
             // A worker is inside (R30, R32): it stops when it leaves, and reports.
             attempt.pending.get_or_insert(Pending::TimedOut);
@@ -153,12 +153,17 @@ impl Core {
             return self.end_without(tag, error, now, fx);
         }
         let id = attempt.chain;
-        if let (Some(errno), FailureScope::Path) = (local, self.rules.scope) {
-            // R22: this host is short of something; the path is not to blame.
-            let word = attempt.word();
+        if let (Some(errno), FailureScope::Path) = (attempt.gate.local(now), self.rules.scope) {
+            // R22: this host is short of something; the path is not to blame. A call that was made
+            // again just now is looked at once more.
+            let (word, in_call) = (attempt.word(), attempt.gate.is_in_call());
+            let writes = attempt.class == Class::Dump;
             attempt.chain = None;
-            attempt.limit = None;
+            attempt.limit = Some(now.plus(HANGS_AFTER));
             if let Some(id) = id {
+                if let Some(chain) = self.chains.get_mut(&id).filter(|_| in_call && writes) {
+                    chain.in_kernel.insert(tag);
+                }
                 self.local_failure(id, Failure::errno(word, errno), now, fx);
             }
             return;

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+pub use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64, Ordering, fence};
 /// What a thread parks on. Loom's own `park` forgets an `unpark` that comes before it.
 #[derive(Debug, Default)]
 struct Token {

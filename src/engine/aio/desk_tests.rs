@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Ask, Desk, Flight, KICK, Leg, Todo};
+use crate::clock::Clock;
 use crate::engine::{Gate, Op, OpKind, Tag, Want};
 
 fn flight(tag: u64) -> Flight {
     let kind = OpKind::Stat { path: CString::default() };
-    let gate = Arc::new(Gate::new());
+    let gate = Arc::new(Gate::new(Clock::monotonic()));
     let op = Op { tag: Tag(tag), kind, gate, local_limit: Duration::ZERO };
     let file = std::fs::File::open("/dev/null").unwrap();
     Flight::new(Arc::new(op), Box::new(Leg::new(file.into(), false)))

@@ -10,6 +10,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use super::memory::{Host, WAYS, read_whole};
 use super::rig::{LIMIT, Rig, USUAL};
 use super::{Case, Make};
+use crate::clock::Time;
 use crate::engine::{Done, Gate, Op};
 use crate::error::{Cause, Failure, Step};
 
@@ -34,7 +35,7 @@ fn take_all() -> Vec<File> {
 /// Waits until the op says what it lacks.
 fn until_short(gate: &Arc<Gate>) {
     let start = Instant::now();
-    while gate.local() != Some(libc::EMFILE) {
+    while gate.local(Time::ZERO) != Some(libc::EMFILE) {
         assert!(start.elapsed() < LIMIT);
         std::thread::yield_now();
     }
@@ -58,7 +59,7 @@ fn lasts(make: Make, dir: &Path) {
     assert_eq!(rig.outcome(tag), Err(Failure::errno(Step::Open, libc::EMFILE)));
     assert!(start.elapsed() >= Duration::from_millis(200));
     // The judge's limit passes at the same time, and must still see that the path is not to blame.
-    assert_eq!(gate.local(), Some(libc::EMFILE));
+    assert_eq!(gate.local(Time::ZERO), Some(libc::EMFILE));
     drop(held);
 }
 
@@ -72,7 +73,7 @@ fn passes(make: Make, dir: &Path) {
     until_short(&gate);
     drop(held);
     assert_eq!(rig.outcome(tag), Ok(Done::Unit));
-    assert_eq!(gate.local(), None);
+    assert_eq!(gate.local(Time::ZERO), None);
     assert!(host.get() == [3; 4096]);
 }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::Make;
+use crate::clock::Clock;
 use crate::engine::{Engine, EngineParams, Gate, Op, OpKind, Outcome, Source, Tag, Want};
 
 /// No event in these tests takes this long.
@@ -178,7 +179,7 @@ impl Rig {
 
     pub fn op(&self, kind: OpKind) -> (Op, Tag, Arc<Gate>) {
         let tag = Tag(self.next.fetch_add(1, Ordering::Relaxed));
-        let gate = Arc::new(Gate::new());
+        let gate = Arc::new(Gate::new(Clock::monotonic()));
         let op = Op { tag, kind, gate: Arc::clone(&gate), local_limit: LIMIT };
         (op, tag, gate)
     }

@@ -234,6 +234,7 @@ impl Rule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
     use crate::engine::{Gate, Tag};
     use std::ffi::CString;
     use std::sync::Arc;
@@ -243,7 +244,7 @@ mod tests {
         Op {
             tag: Tag(1),
             kind: OpKind::Stat { path: CString::new(path).unwrap() },
-            gate: Arc::new(Gate::new()),
+            gate: Arc::new(Gate::new(Clock::monotonic())),
             local_limit: Duration::ZERO,
         }
     }

@@ -73,11 +73,11 @@ impl<'a> Wait<'a> {
 
     /// Waits for a chance. `false`: the limit has passed.
     pub(in crate::engine) fn again(&self, errno: i32) -> bool {
+        self.op.gate.set_local(errno);
         let left = self.end.since(self.lane.clock.now());
         if left.is_zero() {
             return false;
         }
-        self.op.gate.set_local(errno);
         self.lane.released.wait(left.min(AGAIN_AFTER));
         true
     }

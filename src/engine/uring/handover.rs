@@ -153,10 +153,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::engine::Gate;
 
     fn op(tag: u64, kind: OpKind) -> Op {
-        Op { tag: Tag(tag), kind, gate: Arc::new(Gate::new()), local_limit: Duration::ZERO }
+        let gate = Arc::new(Gate::new(Clock::monotonic()));
+        Op { tag: Tag(tag), kind, gate, local_limit: Duration::ZERO }
     }
 
     #[test]

@@ -255,11 +255,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::clock::Clock;
     use crate::engine::{Gate, OpKind, Tag};
 
     fn job(tag: u64) -> Job {
         let kind = OpKind::Stat { path: c"/".into() };
-        let (gate, local_limit) = (Arc::new(Gate::new()), Duration::ZERO);
+        let (gate, local_limit) = (Arc::new(Gate::new(Clock::monotonic())), Duration::ZERO);
         Job::new(Op { tag: Tag(tag), kind, gate, local_limit }, None)
     }
 

@@ -11,6 +11,7 @@ mod closing;
 #[cfg(loom)]
 mod event;
 mod exact;
+mod failed;
 mod hung;
 mod kernel;
 mod lease;

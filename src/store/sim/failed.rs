@@ -1,0 +1,160 @@
+//! What dumps that fail leave behind (R5, R42), and calls that hang after a shortage (R22).
+
+use std::time::Duration;
+
+use super::world::{Mode, World};
+use crate::engine::gate::HANGS_AFTER;
+use crate::engine::{Done, Op, OpKind, Outcome, Want};
+use crate::error::{Failure, Status, Step};
+use crate::store::core::Core;
+use crate::store::types::TaskKind;
+
+const TWO_PATHS: Mode = Mode {
+    paths: 2,
+    direct: true,
+    hangs: false,
+    limits: true,
+    isolated: true,
+    sync: true,
+    limit: Duration::from_secs(2),
+};
+
+impl World {
+    /// Both paths showed the storage just now.
+    fn all_verified(&mut self) {
+        let now = self.clock.now();
+        for lane in &mut self.core.lanes {
+            lane.marker_seen = Some(now);
+        }
+    }
+
+    fn next_op(&mut self) -> Option<(usize, Op)> {
+        (0..2).find_map(|lane| {
+            let op = self.with(|core, now, fx| core.pull(lane, Want::Any, now, fx));
+            op.map(|op| (lane, op))
+        })
+    }
+
+    fn ends(&mut self, op: &Op, outcome: Outcome) {
+        self.with(|core, now, fx| core.complete(op.tag, outcome, now, fx));
+    }
+
+    fn failures_of(&self, lane: usize) -> usize {
+        self.core.health.backends()[lane].failures()
+    }
+}
+
+/// Each write fails; says how many temporaries were removed afterwards.
+fn dump_fails(world: &mut World, errno: i32) -> (Option<Status>, usize) {
+    let handle = world.submit_whole(TaskKind::Dump);
+    let mut removed = 0;
+    while let Some((_, op)) = world.next_op() {
+        let outcome = match &op.kind {
+            OpKind::Write(_) => Err(Failure::errno(Step::Write, errno)),
+            OpKind::Unlink { .. } => {
+                removed += 1;
+                Ok(Done::Unit)
+            }
+            other => panic!("{other:?}"),
+        };
+        world.ends(&op, outcome);
+    }
+    (world.jobs[&handle].error, removed)
+}
+
+#[test]
+fn r42_a_dump_of_which_nothing_is_written_leaves_no_unfinished_block() {
+    let mut world = World::new(1, TWO_PATHS);
+    world.all_verified();
+    for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
+        let (error, removed) = dump_fails(&mut world, errno);
+        assert_eq!((error, removed), (Some(Status::NoSpace), 1), "{errno}");
+        assert_eq!(world.core.blocks.len(), 0, "{errno}");
+    }
+    world.finish();
+}
+
+#[test]
+fn r42_a_dump_that_was_never_begun_leaves_nothing_to_remove() {
+    let mut world = World::new(2, TWO_PATHS);
+    world.all_verified();
+    let handle = world.submit_whole(TaskKind::Dump);
+    world.clock.advance(TWO_PATHS.limit);
+    world.with(Core::judge);
+    assert_eq!(world.jobs[&handle].error, Some(Status::Timeout));
+    assert_eq!(world.core.blocks.len(), 0);
+    assert!(world.next_op().is_none(), "a file that nobody made is not removed");
+    world.finish();
+}
+
+/// A load met a shortage on its first path.
+fn short_of_descriptors() -> (World, u64, usize, Op) {
+    let mut world = World::new(3, TWO_PATHS);
+    world.all_verified();
+    let handle = world.submit_whole(TaskKind::Load);
+    let (lane, op) = world.next_op().expect("the read");
+    op.gate.set_local(libc::EMFILE);
+    (world, handle, lane, op)
+}
+
+#[test]
+fn r22_a_call_that_hangs_after_a_shortage_is_the_path_s_fault() {
+    let (mut world, handle, lane, op) = short_of_descriptors();
+    world.clock.advance(Duration::from_millis(100));
+    op.gate.call_again();
+    world.clock.advance(Duration::from_millis(900));
+    world.with(Core::judge);
+    assert_eq!(world.failures_of(lane), 1);
+    let (other, second) = world.next_op().expect("the next path is tried");
+    assert_ne!(other, lane);
+    world.ends(&second, Err(Failure::errno(Step::Open, libc::ENXIO)));
+    assert_eq!(world.jobs[&handle].error, Some(Status::OsError));
+    world.ends(&op, Err(Failure::errno(Step::Open, libc::EIO)));
+    world.finish();
+}
+
+#[test]
+fn r22_a_shortage_that_lasts_is_not_the_path_s_fault() {
+    let (mut world, handle, lane, op) = short_of_descriptors();
+    world.clock.advance(Duration::from_secs(1));
+    world.with(Core::judge);
+    assert_eq!(world.jobs[&handle].error, Some(Status::OsError));
+    assert!(world.next_op().is_none());
+    world.ends(&op, Err(Failure::errno(Step::Open, libc::EMFILE)));
+    assert_eq!(world.failures_of(lane), 0);
+    world.finish();
+}
+
+#[test]
+fn r22_a_call_made_again_just_before_the_limit_is_looked_at_once_more() {
+    let (mut world, handle, lane, op) = short_of_descriptors();
+    world.clock.advance(Duration::from_millis(999));
+    op.gate.call_again();
+    world.clock.advance(Duration::from_millis(1));
+    world.with(Core::judge);
+    assert_eq!(world.jobs[&handle].error, Some(Status::OsError), "it was refused until now");
+    assert_eq!((world.failures_of(lane), world.core.snapshot().in_flight), (0, 1));
+    world.clock.advance(HANGS_AFTER);
+    world.with(Core::judge);
+    assert_eq!((world.failures_of(lane), world.core.snapshot().in_flight), (1, 0));
+    world.ends(&op, Err(Failure::errno(Step::Open, libc::EIO)));
+    world.finish();
+}
+
+#[test]
+fn r5_a_creation_that_may_be_in_the_kernel_closes_its_generation() {
+    let mut world = World::new(4, TWO_PATHS);
+    world.all_verified();
+    let handle = world.submit_whole(TaskKind::Dump);
+    let (_, op) = world.next_op().expect("the write");
+    op.gate.set_local(libc::EMFILE);
+    world.clock.advance(Duration::from_millis(999));
+    op.gate.call_again();
+    world.clock.advance(Duration::from_millis(1));
+    let closed = world.core.snapshot().closed_generations;
+    world.with(Core::judge);
+    assert_eq!(world.jobs[&handle].error, Some(Status::OsError));
+    assert_eq!(world.core.snapshot().closed_generations, closed + 1);
+    world.ends(&op, Err(Failure::errno(Step::Open, libc::EMFILE)));
+    world.finish();
+}
