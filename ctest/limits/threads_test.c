@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "limits.h"
 
 static const shape_t shape = {4096, 4096, 16384};
-enum { BLOCKS = 30, MOST = 12, LIMIT_MS = 60000 };
+/* The supervisor, the log, and two for the health of paths. */
+enum { BLOCKS = 30, MOST = 12, LIMIT_MS = 60000, IDLE_THREADS = 4 };
 
 static rlim_t threads_allowed;
 
@@ -88,7 +90,17 @@ static void no_worker(const char *root)
 
 CASE(no_worker_can_be_made) { in_child(no_worker, temp_dir()); }
 
-/* A store closes without a worker, its queued work ends. */
+/* Workers that have nothing to do are gone after two seconds. */
+static void wait_no_worker(kvpath_store_t store)
+{
+    struct timespec moment = {.tv_nsec = 50 * 1000 * 1000};
+    int left = LIMIT_MS / 50;
+    while (stats_of(store).threads > IDLE_THREADS && left-- > 0) nanosleep(&moment, NULL);
+    CHECK_EQ(stats_of(store).threads, IDLE_THREADS);
+}
+
+/* A store closes without a worker, its queued work ends: what nobody has begun at once, and the
+ * removal of what is unfinished after a while. */
 static void close_without_workers(const char *root)
 {
     batch_t *blocks = batch(shape, 1, BLOCKS, 0);
@@ -96,8 +108,10 @@ static void close_without_workers(const char *root)
     become_ordinary();
     kvpath_store_t store = open_shown(direct_config(root, shape, ", \"timeout_ms\": 0"));
     batch_fill(blocks);
+    CHECK_OK(dump(store, blocks->shards, 1));
+    wait_no_worker(store);
     set_soft(RLIMIT_NPROC, 1);
-    CHECK_OK(kvpath_dump(store, blocks->shards, blocks->count, &task));
+    CHECK_OK(kvpath_dump(store, blocks->shards + blocks->per_block, blocks->per_block, &task));
     kvpath_status_t status = kvpath_wait(store, task, 100);
     CHECK(status == KVPATH_RETRY || status == KVPATH_OK);
     log_keep();

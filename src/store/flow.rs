@@ -278,7 +278,7 @@ impl Core {
         let Some(chain) = self.chains.remove(&id) else { return };
         let left = match chain.vanished || !chain.in_kernel.is_empty() {
             true => Left::Unknown,
-            false if chain.first_lane.is_some() => Left::Bytes,
+            false if chain.begun => Left::Bytes,
             false => Left::Nothing,
         };
         match chain.work {

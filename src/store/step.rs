@@ -136,7 +136,10 @@ impl Core {
         let started = attempt.started;
         let id = attempt.chain?;
         let kind = match step {
-            Step::Main => self.main_op(id, lane, started)?,
+            Step::Main => {
+                self.chains.get_mut(&id)?.begun = true;
+                self.main_op(id, lane, started)?
+            }
             Step::Refresh => self.refresh_op(id, lane)?,
             Step::Space => OpKind::Space { path: self.layout.below(lane, "") },
             Step::Marker(_) => OpKind::ReadSmall { path: self.layout.below(lane, MARKER) },
