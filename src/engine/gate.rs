@@ -75,6 +75,8 @@ impl Gate {
     pub fn set_local(&self, errno: i32) {
         self.again_ns.store(0, Ordering::Release);
         self.local.store(errno, Ordering::Release);
+        // As in `call_again`: what follows looks whether it is revoked.
+        fence(Ordering::SeqCst);
     }
 
     /// The call that met the shortage is about to be made again, unless the gate is revoked.

@@ -207,7 +207,10 @@ impl Job<'_> {
                 Err(errno) if local::is_local(errno) => {
                     let wait = wait.get_or_insert_with(|| Wait::begin(self.lane, self.op));
                     if !wait.again(errno) {
-                        // Stays noted: the judge may look before this end is reported.
+                        // Stays noted for a moment: the judge may look before this end is reported.
+                        // What hangs from here on, a close or what is done without it, hangs on
+                        // the path.
+                        self.op.gate.call_again();
                         return Err(Failure::errno(step, errno));
                     }
                     self.op.gate.call_again();

@@ -107,7 +107,8 @@ pub unsafe extern "C" fn kvpath_lookup_last(
 ///
 /// Ownership: none. Threads: any. Blocking: yes, at most timeout_ms (0: no limit).
 /// Errors: KVPATH_INVALID_PARAM: shards are missing (the text names them); KVPATH_NOT_FOUND: this
-/// store has no such unfinished block, and it is not visible either; KVPATH_TIMEOUT,
+/// store has no such unfinished block (one of which nothing was written is none), and it is not
+/// visible either; KVPATH_TIMEOUT,
 /// KVPATH_OS_ERROR, KVPATH_NO_SPACE, KVPATH_STORE_UNHEALTHY, KVPATH_UNSUPPORTED (device_id is -1),
 /// KVPATH_CLOSED.
 ///

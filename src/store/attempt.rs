@@ -57,6 +57,10 @@ pub struct Attempt {
     pub work: Operation,
     /// See [`super::chain::Work::is_of_one_file`].
     pub of_one_file: bool,
+    /// See [`super::chain::Work::is_chore`].
+    pub is_chore: bool,
+    /// See [`Core::excused`](super::core::Core::excused).
+    pub excused: bool,
 }
 
 impl Attempt {

@@ -127,6 +127,13 @@ impl Progress {
             .collect()
     }
 
+    /// Indexes that somebody has dumped, whatever came of it.
+    #[must_use]
+    pub fn dumped(&self) -> Vec<u32> {
+        let dumped = (0..).zip(&self.shards).filter(|(_, shard)| **shard != Shard::Missing);
+        dumped.map(|(index, _)| index).collect()
+    }
+
     /// A backend other than `lane` through which shards were written that only its own cache may
     /// hold: they do not count for a commit through `lane` (R42).
     #[must_use]

@@ -180,7 +180,7 @@ impl Work {
     /// Its success is no evidence of a path's health: it follows from work that was one.
     #[must_use]
     pub fn is_chore(&self) -> bool {
-        matches!(self, Work::Refresh { .. } | Work::Space { .. })
+        matches!(self, Work::Refresh { .. } | Work::Space { .. } | Work::Discard { .. })
     }
 
     /// Its failure is remembered by the block, or the file, that decides its route (R22); that of a

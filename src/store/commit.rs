@@ -201,7 +201,7 @@ impl Core {
                     }
                 }
             }
-            Err(_) if vanished => self.end_generation(block, generation, now, fx),
+            Err(_) if vanished => self.give_up(block, generation, now, fx),
             Err(_) => {
                 if let Some(progress) = self.blocks.live(&block, generation) {
                     progress.commit = None;
@@ -210,6 +210,9 @@ impl Core {
             }
         }
         self.tell(waiters, result, now, fx);
+        if result.is_err() {
+            self.end_if_bare(block, generation, now, fx);
+        }
     }
 
     pub(super) fn needs_sync(&self, block: &BlockId) -> bool {

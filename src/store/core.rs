@@ -267,6 +267,8 @@ impl Core {
             made_dir: false,
             work: super::flow::operation(&chain.work),
             of_one_file: chain.work.is_of_one_file(),
+            is_chore: chain.work.is_chore(),
+            excused: false,
         };
         self.lanes[lane].take_slot(attempt.class);
         self.arm(attempt.limit, fx);

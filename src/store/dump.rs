@@ -150,7 +150,7 @@ impl Core {
         if close {
             self.stats.closed_generations += 1;
             fx.log(Level::Warn, "KV3001", closed_error(&block).text);
-            self.end_generation(block, generation, now, fx);
+            self.give_up(block, generation, now, fx);
         } else {
             self.next_creator(block, generation, id, now, fx);
         }
@@ -170,9 +170,17 @@ impl Core {
     /// Nothing is lost with a generation in which nothing is written: whoever dumps the block again
     /// begins anew. On a full disk each dump would else leave an unfinished block and an empty
     /// file, until the table is full.
-    fn end_if_bare(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+    pub(super) fn end_if_bare(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        now: Time,
+        fx: &mut Effects,
+    ) {
         let live = self.blocks.live(&block, generation);
-        if !live.is_some_and(|progress| progress.is_bare()) {
+        let is_bare = live.is_some_and(|progress| progress.is_bare());
+        // The last shard must find that another one failed (R41).
+        if !is_bare || self.rules.commit_policy == CommitPolicy::LastShard {
             return;
         }
         if self.blocks.end(&block, generation).is_some_and(|progress| progress.begun) {
@@ -223,6 +231,21 @@ impl Core {
             *create = true;
         }
         self.unpark(next, now, fx);
+    }
+
+    /// Ends a generation that cannot be finished. Under `last_shard` the next one knows what the
+    /// caller has dumped: all that is needed again before the last shard counts (R41).
+    pub(super) fn give_up(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+        let dumped = self.blocks.live(&block, generation).map(|progress| progress.dumped());
+        self.end_generation(block, generation, now, fx);
+        if self.rules.commit_policy == CommitPolicy::LastShard && !self.closing {
+            let next = self.blocks.begin(block, now);
+            for index in dumped.into_iter().flatten() {
+                if next.shards.get(index as usize) == Some(&Shard::Missing) {
+                    next.mark(index, 1, Shard::Failed);
+                }
+            }
+        }
     }
 
     /// Gives up a generation: its other chains end, its temporary is removed.

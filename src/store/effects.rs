@@ -69,7 +69,7 @@ impl Effects {
     }
 
     /// One more op that can wait is queued, of which `most` run at once: workers that would find
-    /// nothing to do are not made. Whoever ends one pulls the next.
+    /// nothing to do are not made. The others are told of when one has ended.
     pub fn wake_idle(&mut self, lane: usize, most: usize) {
         add(&mut self.idle, lane);
         if self.idle.iter().any(|(index, queued)| *index == lane && *queued <= most) {

@@ -141,6 +141,7 @@ impl Core {
             }
             other => {
                 self.free_slot(&attempt);
+                self.lanes[attempt.lane].tell_waiting(attempt.class, attempt.lane, fx);
                 if counts {
                     self.count_attempt(&attempt, now);
                 }

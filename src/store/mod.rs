@@ -17,6 +17,7 @@ mod core;
 mod counts;
 mod dump;
 mod effects;
+mod excuse;
 mod flow;
 mod found;
 mod hotness;

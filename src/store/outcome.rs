@@ -192,7 +192,7 @@ impl Core {
         fx.wake_class(attempt.lane, attempt.class);
         match self.counted(attempt, outcome) {
             // R20: what follows from work that was an outcome is none.
-            None if matches!(attempt.work, Operation::Hotness | Operation::Space) => {}
+            None if attempt.is_chore => {}
             None => self.record_success(attempt.lane, now, fx),
             Some(Some(failure)) => {
                 let (lane, block) = (attempt.lane, attempt.blames());

@@ -8,9 +8,7 @@ use super::chain::{ChainId, Class, Place, Waiter, Work};
 use super::core::Core;
 use super::effects::Effects;
 use crate::clock::Time;
-use crate::config::FailureScope;
 use crate::engine::Tag;
-use crate::engine::gate::HANGS_AFTER;
 use crate::error::{Error, Failure, Status, Step};
 use crate::log::Level;
 
@@ -139,7 +137,16 @@ impl Core {
     /// An attempt is over its limit.
     fn time_out(&mut self, tag: Tag, now: Time, fx: &mut Effects) {
         let Some(attempt) = self.attempts.get_mut(&tag) else { return };
-        if !attempt.gate.revoke() {
+        let alone = attempt.gate.revoke();
+        if let Some(Pending::End(error)) = attempt.pending.take_if(|_| alone) {
+            // Its chain waited for the worker that has just left.
+            return self.end_without(tag, error, now, fx);
+        }
+        if self.excused(tag, alone, now, fx) {
+            return;
+        }
+        let Some(attempt) = self.attempts.get_mut(&tag) else { return };
+        if !alone {
             // A worker is inside (R30, R32): it stops when it leaves, and reports.
             attempt.pending.get_or_insert(Pending::TimedOut);
             // In `borrowed` mode its I/O may take for ever: the window must know now (R32), and its
@@ -148,26 +155,7 @@ impl Core {
             self.count_time_out(tag, now, fx);
             return;
         }
-        if let Some(Pending::End(error)) = attempt.pending.take() {
-            // Its chain waited for the worker that has just left.
-            return self.end_without(tag, error, now, fx);
-        }
         let id = attempt.chain;
-        if let (Some(errno), FailureScope::Path) = (attempt.gate.local(now), self.rules.scope) {
-            // R22: this host is short of something; the path is not to blame. A call that was made
-            // again just now is looked at once more.
-            let (word, in_call) = (attempt.word(), attempt.gate.is_in_call());
-            let writes = attempt.class == Class::Dump;
-            attempt.chain = None;
-            attempt.limit = Some(now.plus(HANGS_AFTER));
-            if let Some(id) = id {
-                if let Some(chain) = self.chains.get_mut(&id).filter(|_| in_call && writes) {
-                    chain.in_kernel.insert(tag);
-                }
-                self.local_failure(id, Failure::errno(word, errno), now, fx);
-            }
-            return;
-        }
         self.abandon(tag, fx);
         self.count_time_out(tag, now, fx);
         let Some(id) = id else { return };
@@ -214,13 +202,6 @@ impl Core {
         let failure = self.timed_out(attempt);
         self.count_limit(tag, &failure, now);
         self.record_failure(lane, block, work, &failure, now, fx);
-    }
-
-    fn local_failure(&mut self, id: ChainId, failure: Failure, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get(&id) else { return };
-        let what = self.describe(&chain.work, &chain.block);
-        let error = Error::new(Status::OsError, format!("{what}: {failure} (this host)"));
-        self.end(id, Err(error), now, fx);
     }
 
     fn judge_waiters(&mut self, now: Time, fx: &mut Effects) {

@@ -17,6 +17,7 @@ use crate::error::{Cause, Failure, Step};
 pub const CASES: &[Case] = &[
     ("r22 a shortage that lasts ends with its errno", lasts),
     ("r22 a shortage that ends is waited out", passes),
+    ("r22 a shortage that an op goes on without is noted no longer", goes_on),
     ("r22 a wait ends when the op is given up", given_up),
     ("threads and descriptors are as before", nothing_left),
 ];
@@ -75,6 +76,26 @@ fn passes(make: Make, dir: &Path) {
     assert_eq!(rig.outcome(tag), Ok(Done::Unit));
     assert_eq!(gate.local(Time::ZERO), None);
     assert!(host.get() == [3; 4096]);
+}
+
+/// The root of a list cannot be opened; each file is asked by its full path then, which takes no
+/// descriptor. What hangs from there on is the path's fault.
+fn goes_on(make: Make, dir: &Path) {
+    use std::os::unix::ffi::OsStrExt;
+    let c = |path: &Path| std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
+    let rig = Rig::new(make, USUAL);
+    fs::write(dir.join("file"), vec![3; 4096]).unwrap();
+    let paths = (0..8).map(|_| c(&dir.join("file"))).collect();
+    let many = crate::engine::FileList::new(paths, crate::clock::Clock::monotonic());
+    let many = Arc::new(many.below(c(&dir.join(""))));
+    let (mut op, tag, gate) = rig.op(crate::engine::OpKind::StatMany(many));
+    op.local_limit = Duration::from_millis(200);
+    let held = take_all();
+    rig.submit_op(op);
+    let outcome = rig.outcome(tag);
+    assert!(matches!(&outcome, Ok(Done::Infos(all, None)) if all.len() == 8), "{outcome:?}");
+    assert_eq!(gate.local(Time::ZERO), None, "eight files were asked without any shortage");
+    drop(held);
 }
 
 fn given_up(make: Make, dir: &Path) {

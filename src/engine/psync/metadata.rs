@@ -48,8 +48,10 @@ impl Job<'_> {
     fn place<'m>(&self, many: &'m FileList) -> Option<(OwnedFd, &'m CStr)> {
         let root = many.root.as_deref().filter(|_| many.paths.len() >= PLACE_PATHS_MIN)?;
         many.begin_file();
-        let place = self.step(Step::Stat, || file::open_place(root)).ok()?;
-        Some((place, root))
+        let place = self.step(Step::Stat, || file::open_place(root));
+        // What it lacked for that, it does without.
+        self.op.gate.set_local(0);
+        Some((place.ok()?, root))
     }
 
     fn ask_below(

@@ -148,3 +148,16 @@ fn what_can_wait_wakes_no_more_workers_than_may_run() {
     drop(begun.unwrap());
     assert_eq!(fx.wake_metadata, [(0, world.core.lanes[0].idle_max())]);
 }
+
+#[test]
+fn what_can_wait_is_told_of_when_a_slot_is_free_again() {
+    let mut world = world();
+    let begun =
+        world.with(|core, now, fx| core.begin_chores(vec![cold(1), cold(2)], None, false, now, fx));
+    drop(begun.unwrap());
+    let op = world.with(|core, now, fx| core.pull(0, Want::Metadata, now, fx)).unwrap();
+    let mut fx = Effects::default();
+    let now = world.clock.now();
+    world.core.complete(op.tag, Ok(Done::Unit), now, &mut fx);
+    assert_eq!(fx.wake_metadata, [(0, 1)]);
+}

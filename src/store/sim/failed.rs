@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::world::{Mode, World};
-use crate::engine::gate::HANGS_AFTER;
 use crate::engine::{Done, Op, OpKind, Outcome, Want};
 use crate::error::{Failure, Status, Step};
 use crate::store::core::Core;
+use crate::store::excuse::LOOK_AGAIN;
 use crate::store::types::TaskKind;
 
 const TWO_PATHS: Mode = Mode {
@@ -134,7 +134,7 @@ fn r22_a_call_made_again_just_before_the_limit_is_looked_at_once_more() {
     world.with(Core::judge);
     assert_eq!(world.jobs[&handle].error, Some(Status::OsError), "it was refused until now");
     assert_eq!((world.failures_of(lane), world.core.snapshot().in_flight), (0, 1));
-    world.clock.advance(HANGS_AFTER);
+    world.clock.advance(LOOK_AGAIN);
     world.with(Core::judge);
     assert_eq!((world.failures_of(lane), world.core.snapshot().in_flight), (1, 0));
     world.ends(&op, Err(Failure::errno(Step::Open, libc::EIO)));

@@ -5,6 +5,7 @@
 //! The words for faults are those of the fault decorator and of the fault file system: fail, hang,
 //! release.
 
+mod aftermath;
 mod checks;
 mod chores;
 mod closing;

@@ -95,6 +95,10 @@ pub fn content(block: BlockId, version: u8, shard: usize) -> u8 {
 
 impl World {
     pub fn new(seed: u64, mode: Mode) -> World {
+        World::with_rule(seed, mode, 4, 2)
+    }
+
+    pub fn with_rule(seed: u64, mode: Mode, window: usize, threshold: usize) -> World {
         let clock = Clock::manual();
         let n = mode.paths;
         let roots: Vec<String> = (0..n).map(|lane| format!("/p{lane}/")).collect();
@@ -138,8 +142,8 @@ impl World {
             temp_ttl: Duration::from_secs(3_600),
             quarantine: false,
             reserve_free_percent: 0.0,
-            window: 4,
-            threshold: 2,
+            window,
+            threshold,
         };
         let slots = Slots { transfers: 4, lookups: 4, idle: 1, buffered: 100 };
         let mask = Arc::new(AtomicU64::new(0));
@@ -216,6 +220,12 @@ impl World {
         let block = self.block();
         let version = self.version(block);
         self.submit_shards(kind, block, version, (0..ALL).collect()).unwrap()
+    }
+
+    /// A dump of some shards of a block.
+    pub fn dump_of(&mut self, block: BlockId, shards: &[u32]) -> u64 {
+        let version = self.version(block);
+        self.submit_shards(TaskKind::Dump, block, version, shards.to_vec()).unwrap()
     }
 
     fn submit_shards(
