@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "soak.h"
@@ -15,14 +17,31 @@ static bool mixed(const kvpath_block_id_t *id, const uint8_t *bytes)
     return wrong != 0;
 }
 
+/* Whether the storage has what a load did not give: where paths are somebody else's mounts, it may
+ * be their caches that are wrong. */
+static const char *file_text(const kvpath_block_id_t *id, const uint8_t *loaded)
+{
+    size_t bytes = 0;
+    const char *storage = getenv("KVPATH_SOAK_STORAGE");
+    if (storage == NULL) return "";
+    uint8_t *file = read_file(block_path(storage, id, 0), &bytes);
+    if (file == NULL) return "; its file is gone";
+    if (bytes != BLOCK_BYTES) return text("; its file has %zu bytes", bytes);
+    const char *state = mixed(id, file) ? "wrong, too" : "right";
+    return text("; its file is %s, and %s what was loaded", state,
+                memcmp(file, loaded, BLOCK_BYTES) == 0 ? "is" : "is not");
+}
+
 void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what)
 {
     size_t at = 0;
     const uint8_t writer = bytes[0] ^ content_at(id, 0);
     if (!mixed(id, bytes)) return;
     while (at + 1 < BLOCK_BYTES && (bytes[at] ^ content_at(id, at)) == writer) at++;
-    FAIL("%s: block %s is wrong: its first byte is of writer %u, byte %zu is not", what,
-         block_name(id), writer, at);
+    size_t zeros = 0;
+    for (size_t each = 0; each < BLOCK_BYTES; each++) zeros += bytes[each] == 0;
+    FAIL("%s: block %s is wrong: its first byte is of writer %u, byte %zu is not; %zu bytes are 0%s",
+         what, block_name(id), writer, at, zeros, file_text(id, bytes));
 }
 
 bool check_block_file(const char *storage, const kvpath_block_id_t *id)
