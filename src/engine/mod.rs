@@ -185,7 +185,7 @@ pub struct Transfer {
     pub file_bytes: u64,
     /// A write creates the file, exclusively, with this mode less the umask (R5, R9).
     pub create: Option<u32>,
-    /// A creating write asks for the file's length and space, so that writers run side by side.
+    /// A creating write asks for space, on a device for the length too: writers run side by side.
     pub reserve: bool,
     /// A write ends with `fdatasync` before it closes.
     pub sync: bool,

@@ -145,11 +145,12 @@ pub fn sync_data(fd: &OwnedFd) -> Result<(), i32> {
     retry(|| unsafe { libc::fdatasync(fd.as_raw_fd()) }).map(drop)
 }
 
-/// Gives the file the length `bytes`, at least, and reserves the space for it.
-pub fn reserve(fd: &OwnedFd, bytes: u64) -> Result<(), i32> {
+/// Reserves space for `bytes` from the start of the file; with `length` they are its length, too.
+pub fn reserve(fd: &OwnedFd, bytes: u64, length: bool) -> Result<(), i32> {
     let bytes = libc::off_t::try_from(bytes).map_err(|_| libc::EFBIG)?;
+    let mode = if length { 0 } else { libc::FALLOC_FL_KEEP_SIZE };
     // SAFETY: a plain call on a descriptor that is open for the borrow's life.
-    retry(|| unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, bytes) }).map(drop)
+    retry(|| unsafe { libc::fallocate(fd.as_raw_fd(), mode, 0, bytes) }).map(drop)
 }
 
 /// Renames; with `no_replace`, EEXIST where `to` exists, and EINVAL, ENOSYS or EOPNOTSUPP where the

@@ -102,8 +102,9 @@ impl Job<'_> {
         })
     }
 
-    /// Asks for space up front. A refusal is ignored; a file system that cannot do it is not asked
-    /// again.
+    /// Asks for space up front, and on a device for the length, so that no write extends the file
+    /// and its writers run side by side. A refusal is ignored; a file system that cannot do it is
+    /// not asked again.
     fn reserve(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
         if self.lane.no_reserve.load(Ordering::Relaxed) {
             return Ok(());
@@ -111,7 +112,10 @@ impl Job<'_> {
         if self.op.gate.revoked() {
             return Err(given_up(Step::Write));
         }
-        if let Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) = file::reserve(fd, bytes) {
+        let length = self.lane.medium.get() == Some(&Medium::Device);
+        if let Err(libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) =
+            file::reserve(fd, bytes, length)
+        {
             self.lane.no_reserve.store(true, Ordering::Relaxed);
         }
         Ok(())

@@ -173,11 +173,15 @@ impl Worker {
 
     fn reserve_entry(&mut self, id: Id) -> Option<squeue::Entry> {
         let refused = self.lane.no_reserve.load(Ordering::Relaxed);
+        let habit = &self.lane.habit;
         let job = self.table.get(id)?;
         let OpKind::Write(transfer) = &job.op.kind else { return None };
         let (file, fixed) = place(job, id);
         let asked = job.at == 0 && transfer.create.is_some() && transfer.reserve && !refused;
-        asked.then(|| opcode::Fallocate::new(file, transfer.file_bytes).build().flags(fixed))
+        // As in `psync`.
+        let mode = if habit.local() { 0 } else { libc::FALLOC_FL_KEEP_SIZE };
+        let entry = opcode::Fallocate::new(file, transfer.file_bytes);
+        asked.then(|| entry.mode(mode).build().flags(fixed))
     }
 
     fn write_entry(&mut self, id: Id, bytes: usize) -> Option<squeue::Entry> {
