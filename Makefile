@@ -15,7 +15,7 @@
 BUILD ?= build
 JOBS ?= $(shell nproc)
 # The cases wait for time limits and probes more than they compute.
-TEST_JOBS ?= $(shell expr 2 \* $$(nproc))
+TEST_JOBS ?= $(shell expr 3 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
