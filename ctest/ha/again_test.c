@@ -31,9 +31,10 @@ CASE(a_call_that_hangs_after_a_shortage_is_the_path_s)
     rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000});
     batch_t *block = block_on(&rig, 0, 0);
     dump_batch(rig.store, block);
-    fault(&rig, 0, "open %s count=1 fail EMFILE", file_of(block));
-    fault(&rig, 0, "open %s always hang", file_of(block));
+    int shortage = fault(&rig, 0, "open %s count=2 fail EMFILE", file_of(block)); /* one is a ring's */
+    fault(&rig, 0, "open %s after=2 hang", file_of(block));
     load_right(&rig, block);
+    CHECK_EQ(faultfs_number(&rig.fs[0], "rule fired %d", shortage), 2);
     CHECK_EQ(stats_of(rig.store).retries, 1);
     check_health(&rig, 0, ANY, ANY, 1);
     check_health(&rig, 1, KVPATH_BACKEND_AVAILABLE, ANY, 0);
