@@ -189,16 +189,24 @@ CASE(one_path_becomes_read_only)
 
 /* ---- ext4 ---- */
 
+/* Two paths to an ext4, and a store that gives calls two seconds; how many threads there were. */
+static size_t open_ext4(rig_t *rig, shape_t shape)
+{
+    ground_begin();
+    bind_paths(rig, 2, ext4_new(32, "-m 0"));
+    size_t threads = thread_count();
+    options_t slow = options(2000);
+    slow.shape = shape;
+    slow.extra = ", \"close_timeout_ms\": 60000";
+    rig_open(rig, slow);
+    return threads;
+}
+
 /* What writes hangs, and cannot be interrupted; calls return in their time all the same. */
 CASE(frozen_ext4)
 {
     rig_t rig;
-    ground_begin();
-    bind_paths(&rig, 2, ext4_new(32, "-m 0"));
-    size_t threads = thread_count();
-    options_t slow = options(2000);
-    slow.extra = ", \"close_timeout_ms\": 60000";
-    rig_open(&rig, slow);
+    const size_t threads = open_ext4(&rig, whole);
     batch_t *old = block_on(&rig, 0, 0), *block = block_on(&rig, 0, 1);
     dump_batch(rig.store, old);
     batch_fill(block);
@@ -226,13 +234,7 @@ CASE(frozen_ext4)
 CASE(frozen_ext4_between_shards)
 {
     rig_t rig;
-    ground_begin();
-    bind_paths(&rig, 2, ext4_new(32, "-m 0"));
-    size_t threads = thread_count();
-    options_t slow = options(2000);
-    slow.shape = (shape_t){4096, 4096, 16384};
-    slow.extra = ", \"close_timeout_ms\": 60000";
-    rig_open(&rig, slow);
+    const size_t threads = open_ext4(&rig, (shape_t){4096, 4096, 16384});
     batch_t *old = block_on(&rig, 0, 0), *block = block_on(&rig, 0, 1);
     dump_batch(rig.store, old);
     batch_fill(block);

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 
 use super::chain::{CLASSES, ChainId, Class};
-use super::effects::Effects;
 use super::hung::{Clog, Hung, Limits};
 use super::space::Room;
 use crate::clock::Time;
@@ -192,12 +191,10 @@ impl LaneState {
         self.in_flight[slot(class)] = self.in_flight[slot(class)].saturating_sub(1);
     }
 
-    /// A slot is free again. What can wait was not told of when there was none
-    /// ([`Effects::wake_idle`]).
-    pub fn tell_waiting(&self, class: Class, lane: usize, fx: &mut Effects) {
-        if class == Class::Idle && !self.queues[slot(class)].is_empty() {
-            fx.wake_class(lane, class);
-        }
+    /// Chains of a class are queued; some may have ended meanwhile.
+    #[must_use]
+    pub fn waits(&self, class: Class) -> bool {
+        !self.queues[slot(class)].is_empty()
     }
 
     /// Most operations of what can wait that run at once.

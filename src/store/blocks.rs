@@ -68,7 +68,7 @@ pub struct Progress {
     pub behind: Vec<(u32, Shards)>,
     /// The commit that runs.
     pub commit: Option<ChainId>,
-    /// Somebody has begun to write: the temporary may exist.
+    /// An engine was asked to write: the temporary may exist.
     pub begun: bool,
     /// When it last changed; its age counts from here (R46).
     pub touched: Time,

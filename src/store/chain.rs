@@ -245,8 +245,6 @@ pub struct Chain {
     pub attempts: u32,
     /// The backend of the first attempt.
     pub first_lane: Option<usize>,
-    /// Its main step was begun through some backend: the marker had been right there.
-    pub begun: bool,
     /// The last failure.
     pub last: Option<LastError>,
     /// Where it is.

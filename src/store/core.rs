@@ -162,7 +162,6 @@ impl Core {
             tried: 0,
             attempts: 0,
             first_lane: None,
-            begun: false,
             last: None,
             place: Place::Parked,
             in_kernel: HashSet::new(),

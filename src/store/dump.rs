@@ -16,17 +16,6 @@ use crate::log::Level;
 /// Temporaries that could not be removed yet, remembered for another try.
 const MAX_LEFTOVERS: usize = 65_536;
 
-/// What a dump's chain that failed leaves in its temporary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Left {
-    /// Nothing: it was never begun.
-    Nothing,
-    /// Some bytes, perhaps; no more will come.
-    Bytes,
-    /// Bytes may still arrive, or the file is gone (R5): its generation is over.
-    Unknown,
-}
-
 impl Core {
     /// Starts chains for shards that nobody writes yet.
     pub(super) fn begin_dump(
@@ -80,7 +69,6 @@ impl Core {
         };
         progress.touched = now;
         progress.mark(shards.first, shards.count(), Shard::Written { lane, level });
-        progress.begun = true;
         let created = std::mem::replace(&mut progress.creation, Creation::Done);
         let parked = match created {
             Creation::Done => Vec::new(),
@@ -132,7 +120,7 @@ impl Core {
         (block, generation): (BlockId, u64),
         shards: &Shards,
         result: &Result<(), Error>,
-        left: Left,
+        close: bool,
         now: Time,
         fx: &mut Effects,
     ) {
@@ -140,13 +128,11 @@ impl Core {
             None => Vec::new(),
             Some(progress) => {
                 progress.mark(shards.first, shards.count(), Shard::Failed);
-                progress.begun |= left != Left::Nothing;
                 progress.touched = now;
                 progress.parked.retain(|parked| *parked != id);
                 progress.take_behind(shards.first, shards.count())
             }
         };
-        let close = left == Left::Unknown;
         if close {
             self.stats.closed_generations += 1;
             fx.log(Level::Warn, "KV3001", closed_error(&block).text);

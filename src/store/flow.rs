@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, Class, LastError, Place, Shards, Work};
 use super::core::Core;
-use super::dump::Left;
 use super::effects::Effects;
 use super::layout::QUARANTINE;
 use super::routing;
@@ -141,7 +140,10 @@ impl Core {
             }
             other => {
                 self.free_slot(&attempt);
-                self.lanes[attempt.lane].tell_waiting(attempt.class, attempt.lane, fx);
+                if attempt.class == Class::Idle && self.lanes[attempt.lane].waits(Class::Idle) {
+                    // Not told of while there was no slot (`wake_idle`).
+                    fx.wake_class(attempt.lane, Class::Idle);
+                }
                 if counts {
                     self.count_attempt(&attempt, now);
                 }
@@ -179,7 +181,7 @@ impl Core {
         match verdict {
             Verdict::Next(_) => {}
             Verdict::Success(done) => {
-                if self.chains.get(&id).is_some_and(|chain| !chain.work.is_chore()) {
+                if !attempt.is_chore {
                     self.record_success(lane, now, fx);
                 }
                 self.count_success(id, lane);
@@ -277,11 +279,8 @@ impl Core {
         fx: &mut Effects,
     ) {
         let Some(chain) = self.chains.remove(&id) else { return };
-        let left = match chain.vanished || !chain.in_kernel.is_empty() {
-            true => Left::Unknown,
-            false if chain.begun => Left::Bytes,
-            false => Left::Nothing,
-        };
+        // R5: bytes may still arrive in this file, or it is gone: it is never committed.
+        let close = chain.vanished || !chain.in_kernel.is_empty();
         match chain.work {
             Work::Load(shards) => {
                 if result.is_ok() {
@@ -292,7 +291,7 @@ impl Core {
             Work::Dump { shards, generation, also, .. } => {
                 // Success came through dump_succeeded.
                 let generation = (chain.block, generation);
-                self.dump_failed(id, generation, &shards, &result, left, now, fx);
+                self.dump_failed(id, generation, &shards, &result, close, now, fx);
                 self.tell(also, &result, now, fx);
             }
             Work::Commit { generation, waiters, syncing, .. } => {

@@ -136,10 +136,7 @@ impl Core {
         let started = attempt.started;
         let id = attempt.chain?;
         let kind = match step {
-            Step::Main => {
-                self.chains.get_mut(&id)?.begun = true;
-                self.main_op(id, lane, started)?
-            }
+            Step::Main => self.main_op(id, lane, started)?,
             Step::Refresh => self.refresh_op(id, lane)?,
             Step::Space => OpKind::Space { path: self.layout.below(lane, "") },
             Step::Marker(_) => OpKind::ReadSmall { path: self.layout.below(lane, MARKER) },
@@ -178,6 +175,9 @@ impl Core {
                 Some(OpKind::Read(self.transfer(shards, lane, &block, None, false)?))
             }
             Work::Dump { shards, generation, create, .. } => {
+                if let Some(progress) = self.blocks.live(&block, *generation) {
+                    progress.begun = true;
+                }
                 let temporary = Some(*generation);
                 Some(OpKind::Write(self.transfer(shards, lane, &block, temporary, *create)?))
             }

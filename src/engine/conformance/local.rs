@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::memory::{Host, WAYS, read_whole};
-use super::rig::{LIMIT, Rig, USUAL};
+use super::rig::{LIMIT, Rig, USUAL, c_path};
 use super::{Case, Make};
-use crate::clock::Time;
-use crate::engine::{Done, Gate, Op};
+use crate::clock::{Clock, Time};
+use crate::engine::{Done, FileList, Gate, Op, OpKind};
 use crate::error::{Cause, Failure, Step};
 
 pub const CASES: &[Case] = &[
@@ -81,14 +81,12 @@ fn passes(make: Make, dir: &Path) {
 /// The root of a list cannot be opened; each file is asked by its full path then, which takes no
 /// descriptor. What hangs from there on is the path's fault.
 fn goes_on(make: Make, dir: &Path) {
-    use std::os::unix::ffi::OsStrExt;
-    let c = |path: &Path| std::ffi::CString::new(path.as_os_str().as_bytes()).unwrap();
     let rig = Rig::new(make, USUAL);
     fs::write(dir.join("file"), vec![3; 4096]).unwrap();
-    let paths = (0..8).map(|_| c(&dir.join("file"))).collect();
-    let many = crate::engine::FileList::new(paths, crate::clock::Clock::monotonic());
-    let many = Arc::new(many.below(c(&dir.join(""))));
-    let (mut op, tag, gate) = rig.op(crate::engine::OpKind::StatMany(many));
+    let paths = (0..8).map(|_| c_path(&dir.join("file"))).collect();
+    let many = FileList::new(paths, Clock::monotonic());
+    let many = Arc::new(many.below(c_path(&dir.join(""))));
+    let (mut op, tag, gate) = rig.op(OpKind::StatMany(many));
     op.local_limit = Duration::from_millis(200);
     let held = take_all();
     rig.submit_op(op);

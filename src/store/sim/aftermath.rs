@@ -2,23 +2,13 @@
 
 use std::time::Duration;
 
-use super::world::{Mode, World};
+use super::world::{Mode, STEADY, World};
 use crate::config::CommitPolicy;
 use crate::engine::{Done, Op, OpKind, Outcome, Want};
 use crate::error::{Failure, Status, Step};
 use crate::health::state::BackendState;
 use crate::store::core::Core;
 use crate::store::types::{BlockId, TaskKind};
-
-const ONE_PATH: Mode = Mode {
-    paths: 1,
-    direct: true,
-    hangs: false,
-    limits: true,
-    isolated: true,
-    sync: true,
-    limit: Duration::from_secs(2),
-};
 
 fn block(number: u8) -> BlockId {
     let mut id = [0; 16];
@@ -27,18 +17,11 @@ fn block(number: u8) -> BlockId {
 }
 
 /// Runs everything that an engine would be given; says what it was.
-fn run(world: &mut World, mut outcome: impl FnMut(&Op) -> Outcome) -> Vec<&'static str> {
+pub(super) fn run(world: &mut World, mut outcome: impl FnMut(&Op) -> Outcome) -> Vec<&'static str> {
     let mut seen = Vec::new();
-    let lanes = world.core.n();
     loop {
-        for lane in 0..lanes {
-            if let Some(at) = world.core.lanes.get_mut(lane) {
-                at.marker_seen = Some(world.clock.now());
-            }
-        }
-        let op = (0..lanes)
-            .find_map(|lane| world.with(|core, now, fx| core.pull(lane, Want::Any, now, fx)));
-        let Some(op) = op else { return seen };
+        world.all_verified();
+        let Some((_, op)) = world.next_op() else { return seen };
         seen.push(match &op.kind {
             OpKind::Write(_) => "write",
             OpKind::Unlink { .. } => "unlink",
@@ -58,7 +41,7 @@ fn good(op: &Op) -> Outcome {
     }
 }
 
-fn writes_fail(errno: i32) -> impl FnMut(&Op) -> Outcome {
+pub(super) fn writes_fail(errno: i32) -> impl FnMut(&Op) -> Outcome {
     move |op| match &op.kind {
         OpKind::Write(_) => Err(Failure::errno(Step::Write, errno)),
         _ => good(op),
@@ -68,7 +51,7 @@ fn writes_fail(errno: i32) -> impl FnMut(&Op) -> Outcome {
 /// R41: under `last_shard` a block of which a shard failed is not committed by its last shard.
 #[test]
 fn r41_the_last_shard_commits_no_block_of_which_the_first_shard_failed() {
-    let mut world = World::new(1, ONE_PATH);
+    let mut world = World::new(1, STEADY);
     world.core.rules.commit_policy = CommitPolicy::LastShard;
     let first = world.dump_of(block(1), &[0]);
     run(&mut world, writes_fail(libc::ENOSPC));
@@ -82,10 +65,10 @@ fn r41_the_last_shard_commits_no_block_of_which_the_first_shard_failed() {
 /// The same without a byte of I/O: shard 0 was never begun.
 #[test]
 fn r41_the_last_shard_commits_no_block_of_which_the_first_shard_was_over_its_limit() {
-    let mut world = World::new(1, ONE_PATH);
+    let mut world = World::new(1, STEADY);
     world.core.rules.commit_policy = CommitPolicy::LastShard;
     let first = world.dump_of(block(1), &[0]);
-    world.clock.advance(ONE_PATH.limit);
+    world.clock.advance(STEADY.limit);
     world.with(Core::judge);
     assert_eq!(world.jobs[&first].error, Some(Status::Timeout));
     world.dump_of(block(1), &[3]);
@@ -96,7 +79,7 @@ fn r41_the_last_shard_commits_no_block_of_which_the_first_shard_was_over_its_lim
 /// R20, R21: each dump fails with EIO. That its leavings can be removed says nothing for the path.
 #[test]
 fn r21_a_path_on_which_each_dump_fails_is_excluded() {
-    let mut world = World::with_rule(1, ONE_PATH, 4, 3);
+    let mut world = World::with_rule(1, STEADY, 4, 3);
     for number in 0..20 {
         world.dump_of(block(number), &[0, 1, 2, 3]);
         run(&mut world, writes_fail(libc::EIO));
@@ -112,7 +95,7 @@ fn r21_a_path_on_which_each_dump_fails_is_excluded() {
 /// could not be written, and its file is as long as a block.
 #[test]
 fn r42_a_dump_whose_sync_finds_the_disk_full_leaves_no_unfinished_block() {
-    let mut world = World::new(1, Mode { direct: false, ..ONE_PATH });
+    let mut world = World::new(1, Mode { direct: false, ..STEADY });
     let mut syncs = 0;
     for number in 0..3 {
         let handles: Vec<u64> = (0..4).map(|at| world.dump_of(block(number), &[at])).collect();
@@ -133,7 +116,7 @@ fn r42_a_dump_whose_sync_finds_the_disk_full_leaves_no_unfinished_block() {
 /// a close): nothing of the path's ever ends it.
 #[test]
 fn r22_an_op_that_does_not_come_back_once_it_was_given_up_is_the_path_s_fault() {
-    let mut world = World::new(1, ONE_PATH);
+    let mut world = World::new(1, STEADY);
     world.core.lanes[0].marker_seen = Some(world.clock.now());
     world.submit_whole(TaskKind::Load);
     let op = world.with(|core, now, fx| core.pull(0, Want::Any, now, fx)).unwrap();
@@ -156,13 +139,13 @@ fn r22_an_op_that_does_not_come_back_once_it_was_given_up_is_the_path_s_fault() 
 /// R22, R32: a shortage that is waited out inside the gate is this host's too.
 #[test]
 fn r22_a_shortage_of_borrowed_io_is_not_the_path_s_fault() {
-    let mut world = World::new(1, Mode { isolated: false, ..ONE_PATH });
+    let mut world = World::new(1, Mode { isolated: false, ..STEADY });
     world.core.lanes[0].marker_seen = Some(world.clock.now());
     world.submit_whole(TaskKind::Load);
     let op = world.with(|core, now, fx| core.pull(0, Want::Any, now, fx)).unwrap();
     assert!(op.gate.enter());
     op.gate.set_local(libc::ENOMEM);
-    world.clock.advance(ONE_PATH.limit);
+    world.clock.advance(STEADY.limit);
     world.with(Core::judge);
     let failures = world.core.health.backends()[0].failures();
     let _ended = op.gate.leave();

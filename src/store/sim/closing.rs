@@ -1,7 +1,7 @@
 //! What comes back after the limit of close (R54): nobody waits for ever for what it begins.
 
 use super::world::{Mode, World};
-use crate::engine::{Done, Gate, Tag, Want};
+use crate::engine::{Done, Gate, Tag};
 use crate::error::Status;
 use crate::store::core::Core;
 use crate::store::submit::closed;
@@ -11,13 +11,9 @@ use crate::store::types::TaskKind;
 fn dump_inside() -> (World, u64, Tag, std::sync::Arc<Gate>) {
     let mode = Mode { paths: 2, isolated: false, direct: true, limits: false, ..Mode::default() };
     let mut world = World::new(5, mode);
-    let now = world.clock.now();
-    for lane in &mut world.core.lanes {
-        lane.marker_seen = Some(now);
-    }
+    world.all_verified();
     let handle = world.submit_whole(TaskKind::Dump);
-    let op = (0..2).find_map(|lane| world.with(|c, now, fx| c.pull(lane, Want::Any, now, fx)));
-    let op = op.expect("the write");
+    let (_, op) = world.next_op().expect("the write");
     assert!(op.gate.enter());
     world.with(Core::begin_close);
     world.with(|core, now, fx| core.terminate_all(&closed(), now, fx));

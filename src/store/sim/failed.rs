@@ -2,39 +2,17 @@
 
 use std::time::Duration;
 
-use super::world::{Mode, World};
-use crate::engine::{Done, Op, OpKind, Outcome, Want};
+use super::aftermath::{run, writes_fail};
+use super::world::{Mode, STEADY, World};
+use crate::engine::{Op, Outcome};
 use crate::error::{Failure, Status, Step};
 use crate::store::core::Core;
 use crate::store::excuse::LOOK_AGAIN;
 use crate::store::types::TaskKind;
 
-const TWO_PATHS: Mode = Mode {
-    paths: 2,
-    direct: true,
-    hangs: false,
-    limits: true,
-    isolated: true,
-    sync: true,
-    limit: Duration::from_secs(2),
-};
+const TWO_PATHS: Mode = Mode { paths: 2, ..STEADY };
 
 impl World {
-    /// Both paths showed the storage just now.
-    fn all_verified(&mut self) {
-        let now = self.clock.now();
-        for lane in &mut self.core.lanes {
-            lane.marker_seen = Some(now);
-        }
-    }
-
-    fn next_op(&mut self) -> Option<(usize, Op)> {
-        (0..2).find_map(|lane| {
-            let op = self.with(|core, now, fx| core.pull(lane, Want::Any, now, fx));
-            op.map(|op| (lane, op))
-        })
-    }
-
     fn ends(&mut self, op: &Op, outcome: Outcome) {
         self.with(|core, now, fx| core.complete(op.tag, outcome, now, fx));
     }
@@ -44,31 +22,15 @@ impl World {
     }
 }
 
-/// Each write fails; says how many temporaries were removed afterwards.
-fn dump_fails(world: &mut World, errno: i32) -> (Option<Status>, usize) {
-    let handle = world.submit_whole(TaskKind::Dump);
-    let mut removed = 0;
-    while let Some((_, op)) = world.next_op() {
-        let outcome = match &op.kind {
-            OpKind::Write(_) => Err(Failure::errno(Step::Write, errno)),
-            OpKind::Unlink { .. } => {
-                removed += 1;
-                Ok(Done::Unit)
-            }
-            other => panic!("{other:?}"),
-        };
-        world.ends(&op, outcome);
-    }
-    (world.jobs[&handle].error, removed)
-}
-
 #[test]
 fn r42_a_dump_of_which_nothing_is_written_leaves_no_unfinished_block() {
     let mut world = World::new(1, TWO_PATHS);
     world.all_verified();
     for errno in [libc::ENOSPC, libc::EDQUOT, libc::EFBIG] {
-        let (error, removed) = dump_fails(&mut world, errno);
-        assert_eq!((error, removed), (Some(Status::NoSpace), 1), "{errno}");
+        let handle = world.submit_whole(TaskKind::Dump);
+        let seen = run(&mut world, writes_fail(errno));
+        assert_eq!(seen, ["write", "write", "unlink"], "{errno}");
+        assert_eq!(world.jobs[&handle].error, Some(Status::NoSpace), "{errno}");
         assert_eq!(world.core.blocks.len(), 0, "{errno}");
     }
     world.finish();

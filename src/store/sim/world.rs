@@ -32,6 +32,17 @@ pub struct Mode {
     pub limit: Duration,
 }
 
+/// One path with limits, which never hangs by itself.
+pub const STEADY: Mode = Mode {
+    paths: 1,
+    direct: true,
+    hangs: false,
+    limits: true,
+    isolated: true,
+    sync: true,
+    limit: Duration::from_secs(2),
+};
+
 impl Default for Mode {
     fn default() -> Mode {
         Mode {
@@ -175,6 +186,22 @@ impl World {
         let mut id = [0; 16];
         id[0] = u8::try_from(self.below(usize::from(BLOCKS))).unwrap();
         BlockId(id)
+    }
+
+    /// Every path showed the storage just now.
+    pub fn all_verified(&mut self) {
+        let now = self.clock.now();
+        for lane in &mut self.core.lanes {
+            lane.marker_seen = Some(now);
+        }
+    }
+
+    /// The next op that an engine would be given, and of which lane.
+    pub fn next_op(&mut self) -> Option<(usize, Op)> {
+        (0..self.core.n()).find_map(|lane| {
+            let op = self.with(|core, now, fx| core.pull(lane, Want::Any, now, fx));
+            op.map(|op| (lane, op))
+        })
     }
 
     /// Runs something on the core.
