@@ -10,8 +10,9 @@ use std::time::Duration;
 use crate::clock::{Clock, Time};
 use crate::sync::{AtomicI32, AtomicU8, AtomicU64, Ordering, fence};
 
-/// A call that is made again after a shortage is answered long before, or it hangs on the path.
-pub const HANGS_AFTER: Duration = Duration::from_millis(200);
+/// A call that is made again after a shortage is answered before, or it hangs on the path. Long
+/// enough for a busy path; whoever waits for a resource is heard of sooner.
+pub const HANGS_AFTER: Duration = Duration::from_secs(1);
 
 const OPEN: u8 = 0;
 const INSIDE: u8 = 1;

@@ -2,8 +2,6 @@
 //! waited ends with the errno of the shortage. Whoever waits for a resource looks every few moments
 //! whether he was given up, so an attempt that is still there at a second look hangs after all.
 
-use std::time::Duration;
-
 use super::attempt::Pending;
 use super::chain::Class;
 use super::core::Core;
@@ -11,10 +9,8 @@ use super::effects::Effects;
 use crate::clock::Time;
 use crate::config::FailureScope;
 use crate::engine::Tag;
+use crate::engine::gate::HANGS_AFTER;
 use crate::error::{Error, Failure, Status};
-
-/// When the second look is taken: long after a waiting worker should have been heard of.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 impl Core {
     /// The limit of an attempt has passed. `true`: during a shortage, and its chain ends, or will
@@ -27,7 +23,7 @@ impl Core {
         }
         let Some(errno) = attempt.gate.local(now) else { return false };
         attempt.excused = true;
-        attempt.limit = Some(now.plus(LOOK_AGAIN));
+        attempt.limit = Some(now.plus(HANGS_AFTER));
         let failure = Failure::errno(attempt.word(), errno);
         let may_write = attempt.class == Class::Dump && attempt.gate.is_in_call();
         let Some(id) = attempt.chain else { return true };

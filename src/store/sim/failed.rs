@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use super::aftermath::{run, writes_fail};
 use super::world::{Mode, STEADY, World};
+use crate::engine::gate::HANGS_AFTER;
 use crate::engine::{Op, Outcome};
 use crate::error::{Failure, Status, Step};
 use crate::store::core::Core;
-use crate::store::excuse::LOOK_AGAIN;
 use crate::store::types::TaskKind;
 
-const TWO_PATHS: Mode = Mode { paths: 2, ..STEADY };
+const TWO_PATHS: Mode = Mode { paths: 2, limit: Duration::from_secs(4), ..STEADY };
+/// An attempt's limit.
+const ATTEMPT: Duration = Duration::from_secs(2);
+const MOMENT: Duration = Duration::from_millis(1);
 
 impl World {
     fn ends(&mut self, op: &Op, outcome: Outcome) {
@@ -64,7 +67,7 @@ fn r22_a_call_that_hangs_after_a_shortage_is_the_path_s_fault() {
     let (mut world, handle, lane, op) = short_of_descriptors();
     world.clock.advance(Duration::from_millis(100));
     op.gate.call_again();
-    world.clock.advance(Duration::from_millis(900));
+    world.clock.advance(ATTEMPT - Duration::from_millis(100));
     world.with(Core::judge);
     assert_eq!(world.failures_of(lane), 1);
     let (other, second) = world.next_op().expect("the next path is tried");
@@ -78,7 +81,7 @@ fn r22_a_call_that_hangs_after_a_shortage_is_the_path_s_fault() {
 #[test]
 fn r22_a_shortage_that_lasts_is_not_the_path_s_fault() {
     let (mut world, handle, lane, op) = short_of_descriptors();
-    world.clock.advance(Duration::from_secs(1));
+    world.clock.advance(ATTEMPT);
     world.with(Core::judge);
     assert_eq!(world.jobs[&handle].error, Some(Status::OsError));
     assert!(world.next_op().is_none());
@@ -88,15 +91,28 @@ fn r22_a_shortage_that_lasts_is_not_the_path_s_fault() {
 }
 
 #[test]
+fn r22_a_busy_path_that_answers_late_within_a_shortage_does_not_hang() {
+    let (mut world, handle, lane, op) = short_of_descriptors();
+    world.clock.advance(ATTEMPT - Duration::from_millis(500));
+    op.gate.call_again();
+    world.clock.advance(Duration::from_millis(500));
+    world.with(Core::judge);
+    assert_eq!(world.jobs[&handle].error, Some(Status::OsError));
+    world.ends(&op, Err(Failure::errno(Step::Open, libc::EMFILE)));
+    assert_eq!(world.failures_of(lane), 0);
+    world.finish();
+}
+
+#[test]
 fn r22_a_call_made_again_just_before_the_limit_is_looked_at_once_more() {
     let (mut world, handle, lane, op) = short_of_descriptors();
-    world.clock.advance(Duration::from_millis(999));
+    world.clock.advance(ATTEMPT - MOMENT);
     op.gate.call_again();
-    world.clock.advance(Duration::from_millis(1));
+    world.clock.advance(MOMENT);
     world.with(Core::judge);
     assert_eq!(world.jobs[&handle].error, Some(Status::OsError), "it was refused until now");
     assert_eq!((world.failures_of(lane), world.core.snapshot().in_flight), (0, 1));
-    world.clock.advance(LOOK_AGAIN);
+    world.clock.advance(HANGS_AFTER);
     world.with(Core::judge);
     assert_eq!((world.failures_of(lane), world.core.snapshot().in_flight), (1, 0));
     world.ends(&op, Err(Failure::errno(Step::Open, libc::EIO)));
@@ -110,9 +126,9 @@ fn r5_a_creation_that_may_be_in_the_kernel_closes_its_generation() {
     let handle = world.submit_whole(TaskKind::Dump);
     let (_, op) = world.next_op().expect("the write");
     op.gate.set_local(libc::EMFILE);
-    world.clock.advance(Duration::from_millis(999));
+    world.clock.advance(ATTEMPT - MOMENT);
     op.gate.call_again();
-    world.clock.advance(Duration::from_millis(1));
+    world.clock.advance(MOMENT);
     let closed = world.core.snapshot().closed_generations;
     world.with(Core::judge);
     assert_eq!(world.jobs[&handle].error, Some(Status::OsError));
