@@ -225,18 +225,13 @@ static int wait_ready(struct slot *slot)
     return ready > 0 && read(slot->alive, line, sizeof line) > 0 ? 0 : -1;
 }
 
-/* Gives 0, -1, or the exit status of a server that ended at once. */
-static int start(struct faultfs *fs, const char *root, unsigned max_seconds)
+/* Gives 0, -1, or the exit status of a server that ended at once; then the slot is free. */
+static int launch(struct faultfs *fs, struct slot *slot, unsigned max_seconds)
 {
-    struct slot *slot = take_slot();
     int status;
 
-    memset(fs, 0, sizeof *fs);
-    if (slot == NULL) {
-        snprintf(fs->error, sizeof fs->error, "more than %d mounts", FAULTFS_MOUNTS_MAX);
-        return -1;
-    }
-    if (make_places(fs, slot, root) != 0 || spawn(fs, slot, max_seconds) != 0) {
+    fs->pid = 0;
+    if (spawn(fs, slot, max_seconds) != 0) {
         delete_tree(slot->base);
         slot->used = 0;
         return -1;
@@ -249,6 +244,24 @@ static int start(struct faultfs *fs, const char *root, unsigned max_seconds)
     fs->pid = slot->pid;
     fs->slot = (int)(slot - slots);
     return 0;
+}
+
+/* As `launch`. */
+static int start(struct faultfs *fs, const char *root, unsigned max_seconds)
+{
+    struct slot *slot = take_slot();
+
+    memset(fs, 0, sizeof *fs);
+    if (slot == NULL) {
+        snprintf(fs->error, sizeof fs->error, "more than %d mounts", FAULTFS_MOUNTS_MAX);
+        return -1;
+    }
+    if (make_places(fs, slot, root) != 0) {
+        delete_tree(slot->base);
+        slot->used = 0;
+        return -1;
+    }
+    return launch(fs, slot, max_seconds);
 }
 
 int faultfs_start(struct faultfs *fs, const char *root, unsigned max_seconds)
@@ -294,6 +307,18 @@ void faultfs_kill(struct faultfs *fs)
         while (waitid(P_PID, (id_t)fs->pid, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
         }
     }
+}
+
+int faultfs_again(struct faultfs *fs, unsigned max_seconds)
+{
+    struct slot *slot = &slots[fs->slot];
+
+    while (waitpid(slot->pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    close(slot->alive);
+    detach(slot->mount);
+    unlink(fs->socket);
+    return launch(fs, slot, max_seconds) == 0 ? 0 : -1;
 }
 
 int faultfs_stop(struct faultfs *fs)

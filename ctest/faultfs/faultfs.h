@@ -63,8 +63,14 @@ long long faultfs_number(struct faultfs *fs, const char *format, ...)
 /* How many operations `op` ("total" for all) were seen on paths that match; NULL: on all. */
 long long faultfs_count(struct faultfs *fs, const char *op, const char *pattern);
 
-/* Kills the server as a crash would: the mount stays and gives ENOTCONN until faultfs_stop. */
+/* Kills the server as a crash would: the mount stays and gives ENOTCONN until faultfs_again or
+ * faultfs_stop. */
 void faultfs_kill(struct faultfs *fs);
+
+/* Mounts a killed one again at its old place, with no rule and nothing counted; in between the
+ * mount point shows an empty directory. From a thread that stays, as faultfs_start. Gives 0, or -1
+ * with fs->error; then it is gone. */
+int faultfs_again(struct faultfs *fs, unsigned max_seconds);
 
 /* Lets hung operations run, unmounts, deletes the temporary directories. Gives 0 where the server
  * ended in order; otherwise it was killed. Does nothing where it is stopped already. */

@@ -1,5 +1,6 @@
 /* soak.h: three mounts of the project's own test file system (faultfs), and what can break there:
- * operations that fail, hang, are late or cut short, a mount that freezes, one that falls off. */
+ * operations that fail, hang, are late or cut short, a mount that freezes, one that falls off, one
+ * whose server is killed (it then gives ENOTCONN) and which is mounted again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <ftw.h>
@@ -9,10 +10,38 @@
 #include "faultfs.h"
 #include "soak.h"
 
-enum { RULE_BYTES = 128, FREEZE = 0, VANISH = -1, MOUNT_GRACE_SECONDS = 600 };
+enum { RULE_BYTES = 128, FREEZE = 0, VANISH = -1, KILL = -2, MOUNT_GRACE_SECONDS = 600 };
 
 static struct faultfs mounts[MOUNTS];
 static const char *storage;
+
+/* Servers are started by a thread that stays until the end: they end with it. */
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool dead[MOUNTS], over;
+    int again; /* the mount that is to be started; -1: none */
+    unsigned seconds;
+    unsigned lives[MOUNTS]; /* what was begun in an earlier life ended with it */
+} keeper = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .again = -1};
+
+static void *keep(void *nothing)
+{
+    pthread_mutex_lock(&keeper.lock);
+    while (!keeper.over) {
+        if (keeper.again < 0) {
+            pthread_cond_wait(&keeper.changed, &keeper.lock);
+            continue;
+        }
+        struct faultfs *fs = &mounts[keeper.again];
+        if (faultfs_again(fs, keeper.seconds) != 0) FAIL("faultfs: %s", fs->error);
+        keeper.again = -1;
+        pthread_cond_broadcast(&keeper.changed);
+    }
+    pthread_mutex_unlock(&keeper.lock);
+    return nothing;
+}
 
 const char *mounts_cannot(void) { return faultfs_cannot(); }
 
@@ -22,11 +51,18 @@ void mounts_make(unsigned seconds)
     for (int at = 0; at < MOUNTS; at++)
         if (faultfs_start(&mounts[at], storage, seconds + MOUNT_GRACE_SECONDS) != 0)
             FAIL("faultfs: %s", mounts[at].error);
+    keeper.seconds = seconds + MOUNT_GRACE_SECONDS;
+    CHECK(pthread_create(&keeper.thread, NULL, keep, NULL) == 0);
 }
 
 void mounts_end(void)
 {
     for (int at = 0; at < MOUNTS; at++) CHECK_EQ(faultfs_stop(&mounts[at]), 0);
+    pthread_mutex_lock(&keeper.lock);
+    keeper.over = true;
+    pthread_cond_broadcast(&keeper.changed);
+    pthread_mutex_unlock(&keeper.lock);
+    CHECK(pthread_join(keeper.thread, NULL) == 0);
 }
 
 const char *mounts_storage(void) { return storage; }
@@ -45,11 +81,34 @@ void mounts_heard(const char *id, const char *line) { (void)id, (void)line; }
 
 void mounts_report(void) {}
 
+/* Does nothing where the server is dead. The lock is held. */
 static void tell(int mount, const char *command)
 {
+    if (keeper.dead[mount]) return;
     storm_note(mount, command);
     if (faultfs_command(&mounts[mount], NULL, 0, "%s", command) != 0)
         FAIL("mount %d, %s: %s", mount, command, mounts[mount].error);
+}
+
+static void kill_server(int mount)
+{
+    storm_note(mount, "kill");
+    faultfs_kill(&mounts[mount]);
+    keeper.dead[mount] = true;
+    keeper.lives[mount]++;
+}
+
+/* Between the old mount and the new one its mount point shows an empty directory. */
+static void start_again(int mount)
+{
+    if (!keeper.dead[mount]) return;
+    storm_note(mount, "mount");
+    storm_falls(mount);
+    keeper.again = mount;
+    pthread_cond_broadcast(&keeper.changed);
+    while (keeper.again >= 0) pthread_cond_wait(&keeper.changed, &keeper.lock);
+    keeper.dead[mount] = false;
+    storm_fell(mount);
 }
 
 static const char *pick(dice_t *dice, const char *const *words, size_t count)
@@ -101,11 +160,8 @@ static void make_rule(char *rule, size_t bytes, dice_t *dice)
              percent == 100 ? 99 : percent, seed, action);
 }
 
-bool mounts_break(fault_t *fault, dice_t *dice)
+static void begin(fault_t *fault, unsigned kind, const char *rule)
 {
-    char rule[RULE_BYTES];
-    const unsigned kind = dice_from(dice, 0, 11);
-    make_rule(rule, sizeof rule, dice); /* always, so that the dice roll alike */
     if (kind == 0) {
         fault->kind = FREEZE;
         tell(fault->mount, "freeze");
@@ -114,12 +170,27 @@ bool mounts_break(fault_t *fault, dice_t *dice)
         storm_falls(fault->mount);
         tell(fault->mount, "vanish");
         storm_fell(fault->mount);
+    } else if (kind == 2) {
+        fault->kind = KILL;
+        kill_server(fault->mount);
     } else {
         storm_note(fault->mount, rule);
         fault->kind = faultfs_number(&mounts[fault->mount], "%s", rule);
         if (fault->kind < 0) FAIL("%s: %s", rule, mounts[fault->mount].error);
     }
-    return true;
+    fault->life = keeper.lives[fault->mount];
+}
+
+bool mounts_break(fault_t *fault, dice_t *dice)
+{
+    char rule[RULE_BYTES];
+    const unsigned kind = dice_from(dice, 0, 12);
+    make_rule(rule, sizeof rule, dice); /* always, so that the dice roll alike */
+    pthread_mutex_lock(&keeper.lock);
+    const bool can = !keeper.dead[fault->mount];
+    if (can) begin(fault, kind, rule);
+    pthread_mutex_unlock(&keeper.lock);
+    return can;
 }
 
 static int stray(const char *path, const struct stat *what, int type, struct FTW *where)
@@ -139,7 +210,8 @@ static void come_back(int mount)
     struct faultfs *fs = &mounts[mount];
     for (int at = 0; at < ACTIVE_MAX; at++) { /* it fell off a second time */
         const fault_t *fault = &storm_faults()[at];
-        if (fault->active && fault->mount == mount && fault->kind == VANISH) return;
+        const bool lives = fault->active && fault->life == keeper.lives[mount];
+        if (lives && fault->mount == mount && fault->kind == VANISH) return;
     }
     /* Vanished already, it tells the place once more. */
     if (faultfs_command(fs, place, sizeof place, "vanish") != 0) FAIL("vanish: %s", fs->error);
@@ -149,13 +221,16 @@ static void come_back(int mount)
     tell(mount, "return");
 }
 
-void mounts_mend(const fault_t *fault)
+static void mend(const fault_t *fault)
 {
     char command[64];
+    if (fault->life != keeper.lives[fault->mount]) return;
     if (fault->kind == FREEZE) {
         tell(fault->mount, "thaw");
     } else if (fault->kind == VANISH) {
         come_back(fault->mount);
+    } else if (fault->kind == KILL) {
+        start_again(fault->mount);
     } else {
         snprintf(command, sizeof command, "rule del %lld", fault->kind);
         tell(fault->mount, command);
@@ -165,14 +240,29 @@ void mounts_mend(const fault_t *fault)
     }
 }
 
-void mounts_freeze(int mount) { tell(mount, "freeze"); }
+void mounts_mend(const fault_t *fault)
+{
+    pthread_mutex_lock(&keeper.lock);
+    mend(fault);
+    pthread_mutex_unlock(&keeper.lock);
+}
+
+void mounts_freeze(int mount)
+{
+    pthread_mutex_lock(&keeper.lock);
+    tell(mount, "freeze");
+    pthread_mutex_unlock(&keeper.lock);
+}
 
 void mounts_calm(void)
 {
+    pthread_mutex_lock(&keeper.lock);
     for (int mount = 0; mount < MOUNTS; mount++) {
+        start_again(mount);
         tell(mount, "rules clear");
         tell(mount, "thaw");
         tell(mount, "release");
         tell(mount, "return");
     }
+    pthread_mutex_unlock(&keeper.lock);
 }

@@ -19,12 +19,11 @@ const char *history_text(const own_t *own, const char *storage, const kvpath_blo
     const bool there = exists(block_path(storage, id, 0));
     const char *all = there ? " (its file is there)" : " (its file is not there)";
     const unsigned count = own->history_count < HISTORY ? own->history_count : HISTORY;
-    const uint64_t now = now_us();
+    all = text("%s at %.3f s", all, storm_at(now_us()));
     for (unsigned at = own->history_count - count; at < own->history_count; at++) {
         const unsigned which = at % HISTORY;
-        all = text("%s\n  %.3f to %.3f s before: %s gave %s", all,
-                   (double)(now - own->history[which].start_us) / 1e6,
-                   (double)(now - own->history[which].end_us) / 1e6,
+        all = text("%s\n  %.3f to %.3f s: %s gave %s", all,
+                   storm_at(own->history[which].start_us), storm_at(own->history[which].end_us),
                    own->history[which].call == 'd'   ? "dump"
                    : own->history[which].call == 'r' ? "remove"
                                                      : "load",

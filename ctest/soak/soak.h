@@ -63,6 +63,7 @@ typedef struct {
     bool active;
     int mount;
     long long kind; /* what the mounts make of it */
+    unsigned life;  /* of the mount's server */
     uint64_t end_us;
     bool fails; /* what hangs then fails, instead of running */
 } fault_t;
@@ -75,7 +76,9 @@ void storm_end(void);
 bool storm_fell_off(uint64_t start_us);
 /* Prints the faults of the epoch. */
 void storm_story(void);
-/* For the mounts: a line of the story; a mount is about to fall off, and has; the faults. */
+/* When that was, in seconds of the story. */
+double storm_at(uint64_t us);
+/* For the mounts: a line of the story (mount -1: of none); a mount is about to fall off, and has; the faults. */
 void storm_note(int mount, const char *what);
 void storm_falls(int mount);
 void storm_fell(int mount);
@@ -110,7 +113,7 @@ void mounts_report(void);
 /* What a worker knows of a block of its own. */
 typedef enum { ABSENT, PRESENT, UNKNOWN } known_t;
 
-enum { HISTORY = 8 };
+enum { HISTORY = 32 };
 
 typedef struct {
     known_t known;

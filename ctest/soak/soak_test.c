@@ -50,6 +50,7 @@ static void heard(int32_t level, const char *id, const char *line, void *user)
 {
     (void)level, (void)user;
     mounts_heard(id, line);
+    storm_note(-1, line);
 }
 
 static unsigned long long setting(const char *name, unsigned long long otherwise)

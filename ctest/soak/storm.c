@@ -13,8 +13,8 @@ enum {
     GAP_MAX_MS = 250,
     LIFE_MIN_MS = 50,
     LIFE_MAX_MS = 1200,
-    LINES = 64,
-    LINE_BYTES = 160,
+    LINES = 256,
+    LINE_BYTES = 240,
     FALLEN = 32,
     /* A path that fell off is believed for 100 ms (R24); its last look may have been told late. */
     BELIEVED_US = 600000,
@@ -37,12 +37,17 @@ static struct {
     unsigned fallen_count;
 } storm = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+double storm_at(uint64_t us) { return ((double)us - (double)storm.start_us) / 1e6; }
+
 void storm_note(int mount, const char *what)
 {
-    const double at = (double)(now_us() - storm.start_us) / 1e6;
+    const double at = storm_at(now_us());
     pthread_mutex_lock(&storm.lock);
-    snprintf(storm.lines[storm.line_count++ % LINES], LINE_BYTES, "%6.3f s, mount %d: %s", at,
-             mount, what);
+    char *line = storm.lines[storm.line_count++ % LINES];
+    if (mount < 0)
+        snprintf(line, LINE_BYTES, "%6.3f s, %s", at, what);
+    else
+        snprintf(line, LINE_BYTES, "%6.3f s, mount %d: %s", at, mount, what);
     pthread_mutex_unlock(&storm.lock);
 }
 
