@@ -75,6 +75,64 @@ CASE(full_storage)
     CHECK_EQ(count_files(storage, ".tmp"), 0);
 }
 
+/* R40: on a local file system a block that is there already wins. What fails on the way there, on one
+ * path, costs nothing. */
+static void there_already(const char *rule)
+{
+    const char *storage = temp_dir();
+    kvpath_store_t store = open_paths(storage, "");
+    batch_t *blocks = batch(shape, 1, BLOCKS, 0);
+    dump_batch(store, blocks);
+    CHECK_OK(kvpath_fault_add(store, 1, rule));
+    dump_batch(store, blocks);
+    CHECK_OK(kvpath_fault_clear(store, 1));
+    load_batch(store, blocks);
+    CHECK_OK(kvpath_close(store));
+    for (size_t at = 0; at < blocks->count; at += blocks->per_block)
+        check_file(block_path(storage, &blocks->shards[at].block, 0), &blocks->shards[at].block,
+                   shape.block);
+    CHECK_EQ(count_files(storage, ".tmp"), 0);
+}
+
+CASE(block_that_is_there_is_looked_at_in_vain) { there_already("fail stat EIO"); }
+CASE(block_that_is_there_is_gone_at_a_second_look) { there_already("fail stat ENOENT"); }
+CASE(block_that_is_there_and_the_temporary_stays) { there_already("fail unlink EIO count=1"); }
+CASE(block_that_is_there_on_a_full_disk) { there_already("fail unlink EDQUOT count=1"); }
+
+static kvpath_store_t open_full(const char *root)
+{
+    return open_store(text("{\"storage_backends\": [\"%s\"], \"device_id\": 0, \"tensor_size\": %zu,"
+                           " \"shard_size\": %zu, \"block_size\": %zu, \"posix_io_engine\": \"%s\","
+                           " \"io_direct\": false, \"data_dir_shard_bytes\": 0, \"timeout_ms\": 0,"
+                           " \"commit_sync\": \"full\"}",
+                           root, shape.tensor, shape.shard, shape.block, engine()));
+}
+
+/* The same, and `commit_sync` "full": its writer may have synced nothing. */
+CASE(block_that_is_there_is_synced)
+{
+    const char *storage = temp_dir();
+    batch_t *block = batch(shape, 1, 1, 0);
+    kvpath_store_t store = open_root(storage, shape, "");
+    kvpath_task_t task = 0;
+    size_t released = 0;
+    dump_batch(store, block);
+    CHECK_OK(kvpath_close(store));
+    const char *path = block_path(storage, &block->shards[0].block, 0);
+    store = open_full(storage);
+    CHECK_OK(kvpath_fault_add(store, 0, text("hang fsync path=%s", path)));
+    batch_fill(block);
+    CHECK_OK(kvpath_dump(store, block->shards, 4, &task));
+    CHECK_OK(kvpath_fault_wait_held(store, 0, 1, LIMIT_MS));
+    CHECK_STATUS(kvpath_wait(store, task, 1), KVPATH_RETRY);
+    CHECK_OK(kvpath_fault_clear(store, 0));
+    CHECK_OK(kvpath_fault_release(store, 0, &released));
+    CHECK_EQ(released, 1);
+    CHECK_OK(kvpath_wait(store, task, 0));
+    CHECK_OK(kvpath_close(store));
+    CHECK_EQ(count_files(storage, ".tmp"), 0);
+}
+
 /* R41: a task whose shard completes a block has not finished before the block is visible. */
 CASE(wait_returns_after_the_rename)
 {

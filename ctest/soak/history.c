@@ -32,6 +32,11 @@ const char *history_text(const own_t *own, const char *storage, const kvpath_blo
     return all;
 }
 
+bool may_be_missed(const own_t *own)
+{
+    return own->known != PRESENT || mounts_stale(own->dumped_us);
+}
+
 bool may_be_shown(const own_t *own)
 {
     return own->known != ABSENT || mounts_stale(own->removed_us);

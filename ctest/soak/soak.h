@@ -95,7 +95,8 @@ const char *mounts_storage(void);
 const char *mounts_path(int mount);
 /* How many times longer than on faultfs everything may take. */
 unsigned mounts_slower(void);
-/* Whether a mount may still show what was removed through another one at that time. */
+/* Whether a mount may still show what was removed through another one at that time, or take a block
+ * that was replaced then for one that was removed. */
 bool mounts_stale(uint64_t since_us);
 /* Begins a fault on its mount; false: it cannot begin now. Ends it. */
 bool mounts_break(fault_t *fault, dice_t *dice);
@@ -119,7 +120,7 @@ typedef struct {
     known_t known;
     /* A dump or removal was given up and may still happen, until all is at rest. */
     bool late_dump, late_remove;
-    uint64_t removed_us; /* when it was removed last */
+    uint64_t removed_us, dumped_us; /* when it was last */
     struct {
         char call; /* d, l or r */
         kvpath_status_t status;
@@ -133,8 +134,9 @@ typedef struct {
 void history_add(own_t *own, char call, kvpath_status_t status, uint64_t start_us);
 /* Also whether the file is there now. */
 const char *history_text(const own_t *own, const char *storage, const kvpath_block_id_t *id);
-/* Whether it may be found, as far as its worker knows. */
+/* Whether it may be found, or said to be absent, as far as its worker knows. */
 bool may_be_shown(const own_t *own);
+bool may_be_missed(const own_t *own);
 
 /* What the workers of one epoch have in common. */
 typedef struct {

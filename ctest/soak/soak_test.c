@@ -35,6 +35,7 @@ static struct {
     unsigned stores; /* opened so far: gives the stamps */
     size_t threads, descriptors, resident_kib;
     uint64_t refused, timed_out;
+    char configs[STORES][4096]; /* of the present epoch */
     bool passed;
 } soak;
 
@@ -44,6 +45,8 @@ static void at_exit(void)
     fprintf(stderr, "seed %llu, engine %s, epoch %llu; its faults:\n",
             (unsigned long long)soak.seed, engine(), (unsigned long long)soak.epochs);
     storm_story();
+    for (int which = 0; which < STORES; which++)
+        fprintf(stderr, "store %d: %s\n", which, soak.configs[which]);
 }
 
 static void heard(int32_t level, const char *id, const char *line, void *user)
@@ -196,7 +199,6 @@ static void look(void)
 static void run_epoch(uint64_t number)
 {
     static epoch_t epoch; /* workers of a failed case may still look at it */
-    char json[4096];
     soak.epochs = number;
     epoch = (epoch_t){.seed = soak.seed + number,
                       .storage = soak.storage,
@@ -210,7 +212,9 @@ static void run_epoch(uint64_t number)
     epoch.lookup_timeout_ms = dice_from(&roll, 300, 1200) * mounts_slower();
     if (faults_at_open) storm_begin(epoch.seed);
     for (int which = 0; which < STORES; which++) {
-        make_config(json, sizeof json, &roll, &epoch, ending == CALM ? 0 : CLOSE_LIMIT_MS);
+        char *json = soak.configs[which];
+        make_config(json, sizeof soak.configs[0], &roll, &epoch,
+                    ending == CALM ? 0 : CLOSE_LIMIT_MS);
         open_one(json, which, &epoch, faults_at_open);
     }
     if (!faults_at_open) storm_begin(epoch.seed);

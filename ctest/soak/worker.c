@@ -147,7 +147,7 @@ static void load_blocks(worker_t *worker, const kvpath_block_id_t *ids, own_t *c
             const bool may = own == NULL || may_be_shown(own[at]);
             expect(worker, status, may, "a load of a removed block");
         } else if (status == KVPATH_NOT_FOUND) {
-            const bool may = own == NULL || own[at]->known != PRESENT || storm_fell_off(start_us);
+            const bool may = own == NULL || may_be_missed(own[at]) || storm_fell_off(start_us);
             const char *lost = may ? "" : history_text(own[at], worker->epoch->storage, &ids[at]);
             expect(worker, status, may, may ? "a load" : text("a load of a stored block%s", lost));
         } else {
@@ -186,6 +186,7 @@ static void dump_block(worker_t *worker, const kvpath_block_id_t *id, own_t *own
         history_add(own, 'd', status, start_us);
     }
     if (own == NULL) return;
+    own->dumped_us = now_us();
     if (!stored) {
         own->late_dump = true;
         if (own->known == ABSENT) own->known = UNKNOWN;
@@ -222,12 +223,12 @@ static void look_up(worker_t *worker)
     within(start_us, worker->epoch->lookup_timeout_ms, "lookup");
     expect(worker, status, status == KVPATH_OK || is_error(status), "lookup");
     for (unsigned at = 0; at < OWN && status == KVPATH_OK; at++) {
-        const known_t known = worker->own[at].known;
-        if (found[at] && !may_be_shown(&worker->own[at]))
+        const own_t *own = &worker->own[at];
+        if (found[at] && !may_be_shown(own))
             FAIL("lookup found block %s", block_name(&ids[at]));
-        if (!found[at] && known == PRESENT && !storm_fell_off(start_us))
+        if (!found[at] && !may_be_missed(own) && !storm_fell_off(start_us))
             FAIL("lookup did not find block %s%s", block_name(&ids[at]),
-                 history_text(&worker->own[at], worker->epoch->storage, &ids[at]));
+                 history_text(own, worker->epoch->storage, &ids[at]));
     }
 }
 

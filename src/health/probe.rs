@@ -11,6 +11,7 @@ use super::marker::{self, Marker, Uuid, at, c_path, random_word};
 use crate::config::FailureScope;
 use crate::error::{Cause, Failure, Step};
 use crate::posix::file;
+use crate::posix::medium::{Medium, medium_of};
 
 /// What a probe writes, in bytes.
 pub const PROBE_BYTES: usize = 4096;
@@ -64,6 +65,8 @@ pub struct Probed {
     pub offset_align: u32,
     /// How far the storage's clock is ahead of this host's, in seconds.
     pub clock_ahead_s: i64,
+    /// What it says of a name is so: see [`Medium::is_coherent`].
+    pub coherent: bool,
 }
 
 /// Why a probe failed.
@@ -261,6 +264,7 @@ fn use_file(params: &ProbeParams, found: Marker, fd: &OwnedFd) -> Result<Probed,
         memory_align: told(info.memory_align),
         offset_align: told(info.offset_align),
         clock_ahead_s: info.mtime_s - now_s(),
+        coherent: medium_of(fd).is_ok_and(Medium::is_coherent),
     })
 }
 

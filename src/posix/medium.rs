@@ -1,6 +1,7 @@
 //! What kind of file system a file is on.
 
 use std::ffi::CStr;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::file::retry;
 
@@ -29,6 +30,18 @@ pub fn file_system(path: &CStr) -> Result<i64, i32> {
     Ok(unsafe { raw.assume_init() }.f_type)
 }
 
+/// The same for an open file.
+///
+/// # Errors
+/// errno.
+pub fn file_system_of(fd: &OwnedFd) -> Result<i64, i32> {
+    let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the descriptor is open; one struct of ours is written during the call.
+    retry(|| unsafe { libc::fstatfs(fd.as_raw_fd(), raw.as_mut_ptr()) })?;
+    // SAFETY: as above.
+    Ok(unsafe { raw.assume_init() }.f_type)
+}
+
 /// What a file system keeps its files on, as far as its kind tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
@@ -42,15 +55,36 @@ pub enum Medium {
     Other,
 }
 
+impl Medium {
+    fn of(magic: i64) -> Medium {
+        match magic {
+            EXT4 | XFS | BTRFS | F2FS => Medium::Device,
+            TMPFS => Medium::Memory,
+            FUSE => Medium::Fuse,
+            _ => Medium::Other,
+        }
+    }
+
+    /// Nobody but this host's kernel changes it: what it says of a name is so. Any other file
+    /// system may have a client that remembers a name for a while, whatever others do to it.
+    #[must_use]
+    pub fn is_coherent(self) -> bool {
+        matches!(self, Medium::Device | Medium::Memory)
+    }
+}
+
 /// What a file is kept on. May hang as any call on a path.
 ///
 /// # Errors
 /// errno.
 pub fn medium(path: &CStr) -> Result<Medium, i32> {
-    Ok(match file_system(path)? {
-        EXT4 | XFS | BTRFS | F2FS => Medium::Device,
-        TMPFS => Medium::Memory,
-        FUSE => Medium::Fuse,
-        _ => Medium::Other,
-    })
+    Ok(Medium::of(file_system(path)?))
+}
+
+/// The same for an open file.
+///
+/// # Errors
+/// errno.
+pub fn medium_of(fd: &OwnedFd) -> Result<Medium, i32> {
+    Ok(Medium::of(file_system_of(fd)?))
 }

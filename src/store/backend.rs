@@ -30,6 +30,8 @@ pub struct PathFacts {
     pub storage: Option<Uuid>,
     /// The storage's clock minus the store's clock, in seconds (R46).
     pub clock_offset_s: i64,
+    /// What it says of a name is so: see [`crate::posix::medium::Medium::is_coherent`].
+    pub coherent: bool,
 }
 
 /// Slots of one lane.
@@ -62,7 +64,9 @@ pub struct LaneState {
     pub marker_seen: Option<Time>,
     /// What the file system had left, and when (R85).
     pub left: Option<(Time, Space)>,
-    /// `renameat2` can tell whether the target exists; cleared once it refused.
+    /// `renameat2` can tell whether the target exists (R40): where the client of a network file
+    /// system remembers a block that was removed elsewhere, "it exists" would cost the new one.
+    /// Cleared once it refused.
     pub no_replace: bool,
     /// Steps that continue an attempt which has its slot already.
     pub continuations: VecDeque<(Tag, Class)>,
@@ -95,10 +99,10 @@ impl LaneState {
     #[must_use]
     pub fn new(facts: PathFacts, slots: Slots) -> LaneState {
         LaneState {
+            no_replace: facts.coherent,
             facts,
             marker_seen: None,
             left: None,
-            no_replace: true,
             continuations: VecDeque::new(),
             hung: Hung::default(),
             told_clogged: false,
@@ -227,8 +231,13 @@ mod tests {
     use super::*;
 
     fn lane(transfers: usize) -> LaneState {
-        let facts =
-            PathFacts { direct: false, offset_align: 4096, storage: None, clock_offset_s: 0 };
+        let facts = PathFacts {
+            direct: false,
+            offset_align: 4096,
+            storage: None,
+            clock_offset_s: 0,
+            coherent: true,
+        };
         LaneState::new(facts, Slots { transfers, lookups: 2, idle: 1, buffered: 100 })
     }
 

@@ -73,7 +73,8 @@ pub struct Core {
 
 /// A path that has not shown itself yet (R13).
 fn unknown(direct: bool) -> PathFacts {
-    PathFacts { direct, offset_align: 4096, storage: None, clock_offset_s: 0 }
+    let (storage, coherent) = (None, false);
+    PathFacts { direct, offset_align: 4096, storage, clock_offset_s: 0, coherent }
 }
 
 impl Core {

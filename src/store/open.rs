@@ -249,6 +249,7 @@ pub(super) fn path_facts(checked: &Checked, now: Time) -> PathFacts {
         clock_offset_s: host::wall_clock_s()
             .saturating_add(probed.clock_ahead_s)
             .saturating_sub(i64::try_from(now.0.as_secs()).unwrap_or(0)),
+        coherent: probed.coherent,
     }
 }
 

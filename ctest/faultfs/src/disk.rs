@@ -4,6 +4,7 @@
 //! While the root is vanished, paths lead into an empty directory instead, as they do when a mount
 //! has fallen off; what is open stays open.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -19,7 +20,7 @@ use nix::sys::stat::{self, FchmodatFlags, Mode, SFlag, UtimensatFlags, mknod, ut
 use nix::sys::statvfs::{Statvfs, statvfs};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{AccessFlags, Gid, Uid, faccessat, fchownat, linkat, mkdir, unlink};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::attr::{attr_of, errno_of, identity_of};
 use crate::handle::{Entry, Handle, Handles, OpenFile};
@@ -58,6 +59,8 @@ pub struct Disk {
     pub handles: Handles,
     /// What has changed.
     pub record: Record,
+    /// What names showed when rules wanted them to be remembered.
+    remembered: Mutex<HashMap<PathBuf, Metadata>>,
 }
 
 impl Disk {
@@ -65,7 +68,8 @@ impl Disk {
     pub fn new(root: PathBuf, shadow: PathBuf) -> Self {
         let base = RwLock::new(root.clone());
         let (nodes, handles, record) = (Nodes::new(), Handles::default(), Record::default());
-        Self { root, shadow, base, nodes, handles, record }
+        let remembered = Mutex::default();
+        Self { root, shadow, base, nodes, handles, record, remembered }
     }
 
     /// Makes the root appear empty; gives the directory that stands in for it.
@@ -108,6 +112,30 @@ impl Disk {
         let path = self.nodes.child(parent, name)?;
         let metadata = symlink_metadata(&self.real(&path))?;
         Ok(self.seen(&path, &metadata))
+    }
+
+    /// The same as a client with a cache does it, which does not see what others do to the name.
+    pub fn lookup_remembered(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+        let path = self.nodes.child(parent, name)?;
+        let known = self.remembered.lock().get(&path).cloned();
+        let metadata = known.map_or_else(|| symlink_metadata(&self.real(&path)), Ok)?;
+        let attr = self.seen(&path, &metadata);
+        self.remembered.lock().insert(path, metadata);
+        Ok(attr)
+    }
+
+    /// The same for attributes of what is not open.
+    pub fn getattr_remembered(&self, id: u64, handle: Option<u64>) -> Result<FileAttr, Errno> {
+        let known = self.remembered.lock().get(&self.nodes.path(id)?).cloned();
+        match known.filter(|_| self.open_file(id, handle).is_none()) {
+            Some(metadata) => Ok(attr_of(&metadata, identity_of(&metadata).1)),
+            None => self.getattr(id, handle),
+        }
+    }
+
+    /// This client has changed the name itself.
+    fn changed(&self, path: &Path) {
+        self.remembered.lock().remove(path);
     }
 
     /// Attributes, of the open file where there is one, else of what the path leads to now. Where
@@ -202,6 +230,7 @@ impl Disk {
             held.add(&Event { ino, ..Event::named(Kind::Create, &shown(&path), "") })?;
         }
         drop(held);
+        self.changed(&path);
         let attr = self.seen(&path, &file.metadata()?);
         Ok((attr, self.keep(attr.ino.0, file)))
     }
@@ -227,6 +256,8 @@ impl Disk {
         renameat2(AT_FDCWD, &self.real(&from), AT_FDCWD, &self.real(&to), flags)?;
         held.add(&Event::named(Kind::Rename, &shown(&from), &shown(&to)))?;
         drop(held);
+        self.changed(&from);
+        self.changed(&to);
         self.nodes.moved(&from, &to, flags.contains(RenameFlags::RENAME_EXCHANGE));
         Ok(())
     }
@@ -248,6 +279,7 @@ impl Disk {
         unlink(&self.real(&path))?;
         held.add(&Event::named(Kind::Unlink, &shown(&path), ""))?;
         drop(held);
+        self.changed(&path);
         self.nodes.gone(&path);
         Ok(())
     }

@@ -52,12 +52,18 @@ impl Filesystem for FaultFs {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let call = self.at(Op::Lookup, parent, name);
         let name = name.to_owned();
-        self.call(call, reply, move |disk, _| disk.lookup(parent.0, &name));
+        self.call(call, reply, move |disk, tweak| match tweak.remember {
+            true => disk.lookup_remembered(parent.0, &name),
+            false => disk.lookup(parent.0, &name),
+        });
     }
 
     fn getattr(&self, _: &Request, id: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         let call = self.on(Op::Getattr, id);
-        self.call(call, reply, move |disk, _| disk.getattr(id.0, handle.map(|h| h.0)));
+        self.call(call, reply, move |disk, tweak| match tweak.remember {
+            true => disk.getattr_remembered(id.0, handle.map(|h| h.0)),
+            false => disk.getattr(id.0, handle.map(|h| h.0)),
+        });
     }
 
     fn setattr(

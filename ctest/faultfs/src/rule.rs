@@ -23,6 +23,8 @@ pub enum Action {
     Short(usize),
     /// One byte of the data is flipped.
     Flip,
+    /// It is answered as the first time.
+    Remember,
 }
 
 /// Which of the calls that match are hit.
@@ -61,13 +63,15 @@ pub struct Plan {
     pub tweak: Tweak,
 }
 
-/// What is done to the data of a read or write.
+/// What is done to the data of a read or write, or to the answer about a name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tweak {
     /// At most so many bytes.
     pub short: Option<usize>,
     /// Flip one byte.
     pub flip: bool,
+    /// Answer from memory.
+    pub remember: bool,
 }
 
 impl Rule {
@@ -87,6 +91,9 @@ impl Rule {
         let data = ops.has(Op::Read) || ops.has(Op::Write);
         if !data && matches!(action, Action::Short(_) | Action::Flip) {
             return Err("short and flip are for read and write".to_owned());
+        }
+        if action == Action::Remember && !(ops.has(Op::Lookup) || ops.has(Op::Getattr)) {
+            return Err("remember is for lookup and getattr".to_owned());
         }
         Ok(Self { id, fired: 0, ops, pattern: (*pattern).to_owned(), when, action, seen: 0 })
     }
@@ -111,6 +118,7 @@ impl Rule {
             Action::Fail(errno) => plan.fail = plan.fail.or(Some(errno)),
             Action::Short(bytes) => plan.tweak.short = plan.tweak.short.or(Some(bytes)),
             Action::Flip => plan.tweak.flip = true,
+            Action::Remember => plan.tweak.remember = true,
         }
     }
 
@@ -158,7 +166,8 @@ impl Action {
             ["hang"] => Ok(Self::Hang),
             ["short", bytes] => Ok(Self::Short(number("short", bytes)?)),
             ["flip"] => Ok(Self::Flip),
-            _ => Err("ACTION is fail ERRNO, delay MS, hang, short N or flip".to_owned()),
+            ["remember"] => Ok(Self::Remember),
+            _ => Err("ACTION is fail ERRNO, delay MS, hang, short N, flip or remember".to_owned()),
         }
     }
 }
@@ -259,6 +268,7 @@ mod tests {
             "read * often=1 hang",
             "read * count=x hang",
             "open * always flip",
+            "open * always remember",
             "mkdir * always short 1",
             "read * always hang now",
             "read * always delay -1",

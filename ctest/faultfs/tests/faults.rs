@@ -159,6 +159,27 @@ fn rename_flags_pass_and_can_be_refused() {
 }
 
 #[test]
+fn what_is_remembered_changes_only_by_this_mount() {
+    use nix::fcntl::{RenameFlags, renameat2};
+    let Some((place, server)) = one("m") else { return };
+    server.say("rule add lookup,getattr a always remember");
+    let bytes = || fs::metadata(server.at("a")).map(|a| a.len()).ok();
+    fs::write(place.root().join("a"), "four").unwrap();
+    assert_eq!(bytes(), Some(4));
+    fs::remove_file(place.root().join("a")).unwrap();
+    assert_eq!(bytes(), Some(4), "what another client did is not seen");
+    assert_eq!(errno(File::open(server.at("a"))), Errno::ENOENT as i32);
+    fs::write(server.at("b"), "b").unwrap();
+    let flags = RenameFlags::RENAME_NOREPLACE;
+    let renamed = renameat2(AT_FDCWD, &server.at("b"), AT_FDCWD, &server.at("a"), flags);
+    assert_eq!(renamed, Err(Errno::EEXIST));
+    fs::rename(server.at("b"), server.at("a")).unwrap();
+    assert_eq!(bytes(), Some(1), "what this one did is seen");
+    fs::remove_file(server.at("a")).unwrap();
+    assert_eq!(bytes(), None);
+}
+
+#[test]
 fn direct_io_moves_blocks_and_insists_on_sectors() {
     let Some((place, server)) = one("m") else { return };
     let bytes = 4 << 20;

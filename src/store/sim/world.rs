@@ -121,6 +121,7 @@ impl World {
             offset_align: SHARD as u64,
             storage: Some(marker.uuid),
             clock_offset_s: 0,
+            coherent: seed.is_multiple_of(2),
         };
         let attempt = mode.limit / u32::try_from(n).unwrap();
         let shape = Shape {
