@@ -75,8 +75,8 @@ CASE(full_storage)
     CHECK_EQ(count_files(storage, ".tmp"), 0);
 }
 
-/* R40: on a local file system a block that is there already wins. What fails on the way there, on one
- * path, costs nothing. */
+/* R40: on a local file system a block that is there already wins. What fails on the way there, on
+ * one path, costs nothing. */
 static void there_already(const char *rule)
 {
     const char *storage = temp_dir();
@@ -101,10 +101,11 @@ CASE(block_that_is_there_on_a_full_disk) { there_already("fail unlink EDQUOT cou
 
 static kvpath_store_t open_full(const char *root)
 {
-    return open_store(text("{\"storage_backends\": [\"%s\"], \"device_id\": 0, \"tensor_size\": %zu,"
-                           " \"shard_size\": %zu, \"block_size\": %zu, \"posix_io_engine\": \"%s\","
-                           " \"io_direct\": false, \"data_dir_shard_bytes\": 0, \"timeout_ms\": 0,"
-                           " \"commit_sync\": \"full\"}",
+    return open_store(text("{\"storage_backends\": [\"%s\"], \"device_id\": 0, "
+                           "\"tensor_size\": %zu, \"shard_size\": %zu, \"block_size\": %zu, "
+                           "\"posix_io_engine\": \"%s\", \"io_direct\": false, "
+                           "\"data_dir_shard_bytes\": 0, \"timeout_ms\": 0, "
+                           "\"commit_sync\": \"full\"}",
                            root, shape.tensor, shape.shard, shape.block, engine()));
 }
 

@@ -232,8 +232,8 @@ CASE(a_remount_with_another_device_number)
     CHECK_OK(kvpath_close(rig.store));
 }
 
-/* R40: the client of one path remembers a block that was removed through another. A rename that must
- * not replace would find it there, and the dump would be dropped for a file that is gone. */
+/* R40: the client of one path remembers a block that was removed through another. A rename that
+ * must not replace would find it there, and the dump would be dropped for a file that is gone. */
 CASE(what_a_path_remembers_is_no_block)
 {
     rig_t rig;

@@ -6,8 +6,8 @@
  * files without a client in between. KVPATH_SOAK_CLIENT: a command, run as `COMMAND NUMBER stop`,
  * `cont`, `kill` or `mount`; NUMBER is 0 to 2, and `mount` first takes a dead mount away.
  * KVPATH_SOAK_SLOWER (4): how many times more time everything has than on faultfs.
- * KVPATH_SOAK_STALE_MS (2500): how long one client may show what was removed through another, or not
- * find what was replaced. */
+ * KVPATH_SOAK_STALE_MS (2500): how long one client may show what was removed through another, or
+ * not find what was replaced. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
