@@ -4,10 +4,12 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "faultfs.h"
+#include "keeper.h"
 #include "soak.h"
 
 enum { RULE_BYTES = 128, FREEZE = 0, VANISH = -1, KILL = -2, MOUNT_GRACE_SECONDS = 600 };
@@ -15,55 +17,21 @@ enum { RULE_BYTES = 128, FREEZE = 0, VANISH = -1, KILL = -2, MOUNT_GRACE_SECONDS
 static struct faultfs mounts[MOUNTS];
 static const char *storage;
 
-/* Servers are started by a thread that stays until the end: they end with it. */
 static struct {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool dead[MOUNTS], over;
-    int again; /* the mount that is to be started; -1: none */
-    unsigned seconds;
+    pthread_mutex_t lock; /* nothing is told to a server while it is killed or started */
+    bool dead[MOUNTS];
     unsigned lives[MOUNTS]; /* what was begun in an earlier life ended with it */
-} keeper = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .again = -1};
-
-static void *keep(void *nothing)
-{
-    pthread_mutex_lock(&keeper.lock);
-    while (!keeper.over) {
-        if (keeper.again < 0) {
-            pthread_cond_wait(&keeper.changed, &keeper.lock);
-            continue;
-        }
-        struct faultfs *fs = &mounts[keeper.again];
-        if (faultfs_again(fs, keeper.seconds) != 0) FAIL("faultfs: %s", fs->error);
-        keeper.again = -1;
-        pthread_cond_broadcast(&keeper.changed);
-    }
-    pthread_mutex_unlock(&keeper.lock);
-    return nothing;
-}
+} servers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 const char *mounts_cannot(void) { return faultfs_cannot(); }
 
 void mounts_make(unsigned seconds)
 {
     storage = temp_dir();
-    for (int at = 0; at < MOUNTS; at++)
-        if (faultfs_start(&mounts[at], storage, seconds + MOUNT_GRACE_SECONDS) != 0)
-            FAIL("faultfs: %s", mounts[at].error);
-    keeper.seconds = seconds + MOUNT_GRACE_SECONDS;
-    CHECK(pthread_create(&keeper.thread, NULL, keep, NULL) == 0);
+    keeper_start(mounts, MOUNTS, storage, seconds + MOUNT_GRACE_SECONDS);
 }
 
-void mounts_end(void)
-{
-    for (int at = 0; at < MOUNTS; at++) CHECK_EQ(faultfs_stop(&mounts[at]), 0);
-    pthread_mutex_lock(&keeper.lock);
-    keeper.over = true;
-    pthread_cond_broadcast(&keeper.changed);
-    pthread_mutex_unlock(&keeper.lock);
-    CHECK(pthread_join(keeper.thread, NULL) == 0);
-}
+void mounts_end(void) { keeper_end(); }
 
 const char *mounts_storage(void) { return storage; }
 
@@ -84,7 +52,7 @@ void mounts_report(void) {}
 /* Does nothing where the server is dead. The lock is held. */
 static void tell(int mount, const char *command)
 {
-    if (keeper.dead[mount]) return;
+    if (servers.dead[mount]) return;
     storm_note(mount, command);
     if (faultfs_command(&mounts[mount], NULL, 0, "%s", command) != 0)
         FAIL("mount %d, %s: %s", mount, command, mounts[mount].error);
@@ -93,21 +61,19 @@ static void tell(int mount, const char *command)
 static void kill_server(int mount)
 {
     storm_note(mount, "kill");
-    faultfs_kill(&mounts[mount]);
-    keeper.dead[mount] = true;
-    keeper.lives[mount]++;
+    keeper_kill(mounts, mount);
+    servers.dead[mount] = true;
+    servers.lives[mount]++;
 }
 
 /* Between the old mount and the new one its mount point shows an empty directory. */
 static void start_again(int mount)
 {
-    if (!keeper.dead[mount]) return;
+    if (!servers.dead[mount]) return;
     storm_note(mount, "mount");
     storm_falls(mount);
-    keeper.again = mount;
-    pthread_cond_broadcast(&keeper.changed);
-    while (keeper.again >= 0) pthread_cond_wait(&keeper.changed, &keeper.lock);
-    keeper.dead[mount] = false;
+    keeper_again(mounts, mount);
+    servers.dead[mount] = false;
     storm_fell(mount);
 }
 
@@ -178,7 +144,7 @@ static void begin(fault_t *fault, unsigned kind, const char *rule)
         fault->kind = faultfs_number(&mounts[fault->mount], "%s", rule);
         if (fault->kind < 0) FAIL("%s: %s", rule, mounts[fault->mount].error);
     }
-    fault->life = keeper.lives[fault->mount];
+    fault->life = servers.lives[fault->mount];
 }
 
 bool mounts_break(fault_t *fault, dice_t *dice)
@@ -186,10 +152,10 @@ bool mounts_break(fault_t *fault, dice_t *dice)
     char rule[RULE_BYTES];
     const unsigned kind = dice_from(dice, 0, 12);
     make_rule(rule, sizeof rule, dice); /* always, so that the dice roll alike */
-    pthread_mutex_lock(&keeper.lock);
-    const bool can = !keeper.dead[fault->mount];
+    pthread_mutex_lock(&servers.lock);
+    const bool can = !servers.dead[fault->mount];
     if (can) begin(fault, kind, rule);
-    pthread_mutex_unlock(&keeper.lock);
+    pthread_mutex_unlock(&servers.lock);
     return can;
 }
 
@@ -210,7 +176,7 @@ static void come_back(int mount)
     struct faultfs *fs = &mounts[mount];
     for (int at = 0; at < ACTIVE_MAX; at++) { /* it fell off a second time */
         const fault_t *fault = &storm_faults()[at];
-        const bool lives = fault->active && fault->life == keeper.lives[mount];
+        const bool lives = fault->active && fault->life == servers.lives[mount];
         if (lives && fault->mount == mount && fault->kind == VANISH) return;
     }
     /* Vanished already, it tells the place once more. */
@@ -224,7 +190,7 @@ static void come_back(int mount)
 static void mend(const fault_t *fault)
 {
     char command[64];
-    if (fault->life != keeper.lives[fault->mount]) return;
+    if (fault->life != servers.lives[fault->mount]) return;
     if (fault->kind == FREEZE) {
         tell(fault->mount, "thaw");
     } else if (fault->kind == VANISH) {
@@ -242,21 +208,21 @@ static void mend(const fault_t *fault)
 
 void mounts_mend(const fault_t *fault)
 {
-    pthread_mutex_lock(&keeper.lock);
+    pthread_mutex_lock(&servers.lock);
     mend(fault);
-    pthread_mutex_unlock(&keeper.lock);
+    pthread_mutex_unlock(&servers.lock);
 }
 
 void mounts_freeze(int mount)
 {
-    pthread_mutex_lock(&keeper.lock);
+    pthread_mutex_lock(&servers.lock);
     tell(mount, "freeze");
-    pthread_mutex_unlock(&keeper.lock);
+    pthread_mutex_unlock(&servers.lock);
 }
 
 void mounts_calm(void)
 {
-    pthread_mutex_lock(&keeper.lock);
+    pthread_mutex_lock(&servers.lock);
     for (int mount = 0; mount < MOUNTS; mount++) {
         start_again(mount);
         tell(mount, "rules clear");
@@ -264,5 +230,5 @@ void mounts_calm(void)
         tell(mount, "release");
         tell(mount, "return");
     }
-    pthread_mutex_unlock(&keeper.lock);
+    pthread_mutex_unlock(&servers.lock);
 }
