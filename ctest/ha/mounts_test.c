@@ -232,27 +232,6 @@ CASE(a_remount_with_another_device_number)
     CHECK_OK(kvpath_close(rig.store));
 }
 
-/* R40: the client of one path remembers a block that was removed through another. A rename that
- * must not replace would find it there, and the dump would be dropped for a file that is gone. */
-CASE(what_a_path_remembers_is_no_block)
-{
-    rig_t rig;
-    rig_start(&rig, 2, quick());
-    batch_t *block = block_on(&rig, 0, 0);
-    const char *file = block_path(rig.storage, id_of(block), 0);
-    fault(&rig, 0, "lookup,getattr data/* always remember");
-    for (int at = 0; at < 2; at++) {
-        dump_batch(rig.store, block);
-        CHECK(exists(file));
-        load_right(&rig, block); /* and the client remembers it */
-        CHECK(unlink(file) == 0);
-    }
-    dump_batch(rig.store, block);
-    heal(&rig, 0);
-    load_right(&rig, block);
-    rig_stop(&rig);
-}
-
 /* R24: another storage where the right one was: its marker has another UUID, and nothing of it is
  * given, changed or added. */
 CASE(a_wrong_storage_on_one_path)

@@ -171,9 +171,12 @@ mutant store/commit.rs time.a_dump_has_time_for_its_commit \
 mutant store/blocks.rs route.a_failed_commit_goes_to_the_next_backend \
     's/if \*other != lane => Some(\*other),/if *other != lane \&\& *other > 64 => Some(*other),/' \
     'what only another cache holds is committed'
-mutant store/backend.rs mounts.what_a_path_remembers_is_no_block \
+mutant store/backend.rs remember.a_block_that_was_removed_is_stored_again \
     's/no_replace: facts\.coherent,/no_replace: facts.coherent || !facts.coherent,/' \
     'a client with a cache is asked whether a block is there'
+mutant store/commit.rs remember.who_names_a_block_looks_anew \
+    's/!self\.lanes\[lane\]\.facts\.coherent$/self.lanes[lane].facts.coherent/' \
+    'a path names a block of which it saw less'
 mutant store/step.rs mounts.a_path_that_falls_off_is_excluded \
     's/self\.rules\.verify_mount \&\& seen/false \&\& seen/' 'a missing mount is a miss'
 

@@ -160,7 +160,7 @@ CASE(threads_are_named_and_gone_after_close)
     rig_mount(&rig, 2);
     log_collect();
     size_t threads = thread_count(), descriptors = descriptor_count();
-    rig_open(&rig, quick());
+    rig_begin(&rig, quick());
     wait_for("the names", has_health_threads, NULL); /* a thread gives itself its name */
     batch_t *block = block_on(&rig, 1, 0);
     dump_batch(rig.store, block);

@@ -161,10 +161,10 @@ CASE(waiting_in_the_queue_is_no_time_out)
     dump_batch(rig.store, first);
     dump_batch(rig.store, second);
     CHECK_OK(kvpath_close(rig.store));
-    rig_open(&rig, (options_t){.shape = whole, .timeout_ms = 2000,
+    rig_open(&rig, (options_t){.shape = whole, .timeout_ms = 12000,
                                .extra = ", \"posix_data_trans_concurrency\": 1"});
-    /* The second waits 700 ms and takes 700 ms: more than an attempt's second together. */
-    fault(&rig, 0, "read data/* always delay 700");
+    /* The second waits 3.5 s and takes 3.5 s: more than an attempt's 6 s together. */
+    fault(&rig, 0, "read data/* always delay 3500");
     kvpath_task_t one = begin_load(&rig, first), two = begin_load(&rig, second);
     CHECK_OK(finish(&rig, one));
     CHECK_OK(finish(&rig, two));

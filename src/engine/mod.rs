@@ -76,6 +76,8 @@ pub enum OpKind {
         /// The path is a directory.
         directory: bool,
     },
+    /// Open a file, set its length (it has it already, as its writers have left it), close.
+    SetLength(CString, u64),
     /// Ask kind and size without following a symbolic link in the last component.
     Stat {
         /// The file.
@@ -152,8 +154,7 @@ pub enum OpKind {
         /// Nanoseconds of the storage's clock.
         mtime_ns: i64,
     },
-    /// Rename a regular file that has not this size; the directory of its new name is made where it
-    /// is missing.
+    /// Rename a regular file that has not this size, and make the directory of its new name.
     SetAside {
         /// The file.
         from: CString,
@@ -251,8 +252,7 @@ pub struct Entry {
 pub enum Done {
     /// Nothing to tell (rename, sync, unlink, mkdir, touch, and a read).
     Unit,
-    /// A write; says whether the bytes survive without a further sync through this path (direct, or
-    /// synced).
+    /// A write; says whether the bytes survive without a further sync through this path.
     Written {
         /// Direct, or synced.
         durable: bool,

@@ -172,6 +172,7 @@ impl Job<'_> {
             OpKind::Write(transfer) => self.write(transfer, buffer, created),
             OpKind::Rename { from, to, no_replace } => self.rename(from, to, *no_replace),
             OpKind::Sync { path, directory } => self.sync(path, *directory),
+            OpKind::SetLength(path, bytes) => self.set_length(path, *bytes),
             OpKind::Stat { path } => self.stat(path),
             OpKind::StatMany(many) => Ok(self.stat_many(many)),
             OpKind::Unlink { path } => self.unlink(path),

@@ -88,7 +88,8 @@ impl Attempt {
     pub(super) fn may_hold_a_buffer(&self) -> bool {
         match &self.step {
             Step::Main => matches!(self.class, Class::Load | Class::Dump),
-            Step::SyncTemporary
+            Step::LookAnew
+            | Step::SyncTemporary
             | Step::SyncFinal
             | Step::SyncDir
             | Step::SyncRoot

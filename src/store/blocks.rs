@@ -144,6 +144,14 @@ impl Progress {
         })
     }
 
+    /// Whether shards were written through other backends than `lane`.
+    #[must_use]
+    pub fn written_elsewhere(&self, lane: usize) -> bool {
+        let elsewhere =
+            |shard: &Shard| matches!(shard, Shard::Written { lane: other, .. } if *other != lane);
+        self.shards.iter().any(elsewhere)
+    }
+
     /// Whether there are shards that only the cache of `lane` may hold.
     #[must_use]
     pub fn cached_at(&self, lane: usize) -> bool {

@@ -215,7 +215,34 @@ impl Core {
         }
     }
 
-    pub(super) fn needs_sync(&self, block: &BlockId) -> bool {
+    /// Whether the client of this path may remember the temporary as it was before other paths
+    /// wrote into it. It looks at a name anew, but not when it gives one itself: a block that was
+    /// committed here would be what is remembered, with zeros for what others wrote (seen on
+    /// GlusterFS: within a second, or for as long as the page cache holds them). Setting the length
+    /// makes it forget.
+    fn saw_less(&self, block: &BlockId, lane: usize) -> bool {
+        let progress = self.blocks.get(block);
+        !self.lanes[lane].facts.coherent
+            && progress.is_some_and(|progress| progress.written_elsewhere(lane))
+    }
+
+    /// What a commit begins with.
+    pub(super) fn first_commit_step(&self, block: &BlockId, lane: usize) -> Step {
+        match self.saw_less(block, lane) {
+            true => Step::LookAnew,
+            false => self.last_commit_steps(block, lane),
+        }
+    }
+
+    /// What a commit begins with once its path sees all that was written.
+    fn last_commit_steps(&self, block: &BlockId, lane: usize) -> Step {
+        match self.needs_sync(block) {
+            true => Step::SyncTemporary,
+            false => Step::Rename { replace: !self.lanes[lane].no_replace },
+        }
+    }
+
+    fn needs_sync(&self, block: &BlockId) -> bool {
         let synced = self.blocks.get(block).is_none_or(super::blocks::Progress::synced);
         self.rules.commit_sync != CommitSync::None && !synced
     }
@@ -257,6 +284,7 @@ impl Core {
         }
         let replace = !self.lanes[lane].no_replace;
         match (&attempt.step, outcome) {
+            (Step::LookAnew, Ok(_)) => Verdict::Next(self.last_commit_steps(&block, lane)),
             (Step::SyncTemporary, Ok(_)) => {
                 if let Some(progress) = self.blocks.live(&block, generation) {
                     progress.set_synced(lane);
@@ -343,7 +371,7 @@ impl Core {
                 _ if missing => Verdict::Next(Step::StatFinal { taken: false }),
                 _ => Verdict::Fail(failure),
             },
-            Step::Rename { replace: true } | Step::SyncTemporary if missing => {
+            Step::Rename { replace: true } | Step::SyncTemporary | Step::LookAnew if missing => {
                 Verdict::Next(Step::StatFinal { taken: false })
             }
             _ => Verdict::Fail(failure),

@@ -36,6 +36,8 @@ pub enum Step {
     MakeDir,
     /// Sync the root, in which the `dir` was made (`commit_sync: full`).
     SyncRoot,
+    /// Make the path's client look at the temporary anew: see [`Core::saw_less`].
+    LookAnew,
     /// Sync the temporary.
     SyncTemporary,
     /// Give the temporary its final name, replacing what is there or not.
@@ -115,8 +117,7 @@ impl Core {
                 Step::Marker(Then::Main)
             }
             Work::Commit { detour: Some(_), .. } => Step::SyncTemporary,
-            Work::Commit { .. } if self.needs_sync(&chain.block) => Step::SyncTemporary,
-            Work::Commit { .. } => Step::Rename { replace: !self.lanes[lane].no_replace },
+            Work::Commit { .. } => self.first_commit_step(&chain.block, lane),
             Work::Refresh { .. } => Step::Refresh,
             Work::Space { .. } => Step::Space,
             _ => Step::Main,
@@ -145,6 +146,9 @@ impl Core {
                 path: self.layout.dir_path(lane, &block),
                 mode: self.rules.dir_mode,
             },
+            Step::LookAnew => {
+                OpKind::SetLength(self.temporary(id, lane)?, self.rules.shape?.block_bytes)
+            }
             Step::SyncTemporary => {
                 OpKind::Sync { path: self.temporary(id, lane)?, directory: false }
             }
@@ -385,7 +389,6 @@ impl Core {
     }
 }
 
-/// ENOENT of the file itself.
 fn is_missing(failure: &Failure) -> bool {
     failure.os() == Some(libc::ENOENT)
 }

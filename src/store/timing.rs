@@ -25,7 +25,7 @@ impl Attempt {
         use super::step::Step as S;
         match (&self.step, self.class) {
             (S::Main, Class::Load) | (S::Marker(_), _) => Step::Read,
-            (S::Main, Class::Dump) => Step::Write,
+            (S::Main, Class::Dump) | (S::LookAnew, _) => Step::Write,
             (S::Main, Class::Lookup) | (S::StatFinal { .. } | S::Room, _) => Step::Stat,
             (S::Main, Class::Idle) => Step::List,
             (S::Main, Class::Lease) => Step::Touch,

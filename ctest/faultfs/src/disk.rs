@@ -124,18 +124,24 @@ impl Disk {
         Ok(attr)
     }
 
-    /// The same for attributes of what is not open.
+    /// The same for attributes.
     pub fn getattr_remembered(&self, id: u64, handle: Option<u64>) -> Result<FileAttr, Errno> {
         let known = self.remembered.lock().get(&self.nodes.path(id)?).cloned();
-        match known.filter(|_| self.open_file(id, handle).is_none()) {
+        match known {
             Some(metadata) => Ok(attr_of(&metadata, identity_of(&metadata).1)),
             None => self.getattr(id, handle),
         }
     }
 
-    /// This client has changed the name itself.
+    /// This client has changed the file itself, and so forgets what it knew.
     fn changed(&self, path: &Path) {
         self.remembered.lock().remove(path);
+    }
+
+    /// The same by the file's number.
+    pub fn written(&self, id: u64) {
+        // Unknown numbers fail elsewhere.
+        self.nodes.path(id).map(|path| self.changed(&path)).unwrap_or_default();
     }
 
     /// Attributes, of the open file where there is one, else of what the path leads to now. Where
@@ -160,7 +166,9 @@ impl Disk {
         handle: Option<u64>,
         change: &Change,
     ) -> Result<FileAttr, Errno> {
-        let real = self.real(&self.nodes.path(id)?);
+        let path = self.nodes.path(id)?;
+        let real = self.real(&path);
+        self.changed(&path);
         let open = self.open_file(id, handle);
         if let Some(bytes) = change.bytes {
             match handle.and_then(|handle| self.handles.file(handle).ok()) {
@@ -256,8 +264,10 @@ impl Disk {
         renameat2(AT_FDCWD, &self.real(&from), AT_FDCWD, &self.real(&to), flags)?;
         held.add(&Event::named(Kind::Rename, &shown(&from), &shown(&to)))?;
         drop(held);
-        self.changed(&from);
         self.changed(&to);
+        // What is known is of the file, whatever its name is.
+        let known = self.remembered.lock().remove(&from);
+        known.map(|known| self.remembered.lock().insert(to.clone(), known));
         self.nodes.moved(&from, &to, flags.contains(RenameFlags::RENAME_EXCHANGE));
         Ok(())
     }

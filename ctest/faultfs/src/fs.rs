@@ -226,6 +226,7 @@ impl Filesystem for FaultFs {
         // A copy: the buffer is the session's, and this write may hang for long.
         let data = data.to_vec();
         self.call(self.on(Op::Write, id), reply, move |disk, tweak| {
+            disk.written(id.0);
             disk.write(handle.0, offset, data, tweak)
         });
     }

@@ -166,7 +166,7 @@ impl Rule {
     fn step_of(&self, kind: &OpKind) -> Option<Step> {
         let main = match kind {
             OpKind::Read(_) | OpKind::ReadSmall { .. } => Step::Read,
-            OpKind::Write(_) => Step::Write,
+            OpKind::Write(_) | OpKind::SetLength(..) => Step::Write,
             OpKind::Rename { .. } | OpKind::SetAside { .. } => Step::Rename,
             OpKind::Sync { .. } => Step::Fsync,
             OpKind::Stat { .. } | OpKind::StatMany(_) | OpKind::Space { .. } => Step::Stat,
@@ -203,6 +203,7 @@ impl Rule {
             }
             OpKind::StatMany(many) | OpKind::TouchMany(many) => many.paths.iter().any(contains),
             OpKind::Sync { path, .. }
+            | OpKind::SetLength(path, _)
             | OpKind::Stat { path }
             | OpKind::Unlink { path }
             | OpKind::MakeDir { path, .. }

@@ -133,6 +133,13 @@ impl Storage {
                 }
                 Ok(Done::Unit)
             }
+            OpKind::SetLength(path, bytes) => {
+                let Some(inode) = self.names.get(&relative(path)) else {
+                    return fail(Step::Open, libc::ENOENT);
+                };
+                assert_eq!(self.inodes[*inode].bytes.len() as u64, *bytes, "it is cut");
+                Ok(Done::Unit)
+            }
             OpKind::Stat { path } => {
                 let info = self.info(path).ok_or(Failure::errno(Step::Stat, libc::ENOENT))?;
                 Ok(Done::Info(info))

@@ -1,0 +1,66 @@
+/* Clients that remember what names and files were like, for a while or until they change them
+ * themselves (GlusterFS, NFS): what they say costs no block and no byte. */
+#define _GNU_SOURCE
+#include <unistd.h>
+
+#include "ha.h"
+
+static options_t quick(void)
+{
+    return (options_t){.shape = whole, .window = 4, .threshold = 2};
+}
+
+/* R40: the client of one path remembers a block that was removed through another. A rename that
+ * must not replace would find it there, and the dump would be dropped for a file that is gone. */
+CASE(a_block_that_was_removed_is_stored_again)
+{
+    rig_t rig;
+    rig_start(&rig, 2, quick());
+    batch_t *block = block_on(&rig, 0, 0);
+    const char *file = block_path(rig.storage, id_of(block), 0);
+    fault(&rig, 0, "lookup,getattr data/* always remember");
+    for (int at = 0; at < 2; at++) {
+        dump_batch(rig.store, block);
+        CHECK(exists(file));
+        load_right(&rig, block); /* and the client remembers it */
+        CHECK(unlink(file) == 0);
+    }
+    dump_batch(rig.store, block);
+    heal(&rig, 0);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+static void dump_shard(rig_t *rig, batch_t *block, unsigned shard)
+{
+    kvpath_task_t task = 0;
+    CHECK_OK(kvpath_dump(rig->store, block->shards + shard, 1, &task));
+    CHECK_OK(finish(rig, task));
+}
+
+/* R42: the client of one path saw the block's file before another path had written all of it, and
+ * is then the one that names it: it must look anew, or it would give what it remembers. */
+CASE(who_names_a_block_looks_anew)
+{
+    rig_t rig;
+    options_t options = quick();
+    options.shape = pair;
+    options.buffered = true;
+    rig_start(&rig, 2, options);
+    for (unsigned nth = 0; nth < 2; nth++) {
+        batch_t *block = block_on(&rig, 0, nth);
+        batch_fill(block);
+        fault(&rig, 0, "create data/* count=1 fail EIO");
+        dump_shard(&rig, block, 0); /* through 1 */
+        fault(&rig, 0, "lookup,getattr data/* always remember");
+        fault(&rig, 0, "write data/* count=1 fail EIO");
+        forget_counts(&rig);
+        if (nth == 1) fault(&rig, 0, "setattr data/* always fail EIO");
+        dump_shard(&rig, block, 1); /* through 1, and 0 has seen half */
+        CHECK_EQ(seen(&rig, (int)nth, "rename", file_of(block)), 1);
+        load_right(&rig, block);
+        heal(&rig, 0);
+        load_right(&rig, block);
+    }
+    rig_stop(&rig);
+}
