@@ -143,6 +143,17 @@ CASE(an_excluded_path_that_works_keeps_no_temporary)
     rig_stop(&rig); /* finds no temporary */
 }
 
+/* Requests that hang, but for closed files, which the kernel gives back when it likes. */
+static int hung_calls(rig_t *rig, int which)
+{
+    char reply[FAULTFS_TEXT_BYTES];
+    int released = 0, total = hung(rig, which);
+    CHECK(faultfs_command(&rig->fs[which], reply, sizeof reply, "hung") == 0);
+    const char *at = strstr(reply, " release=");
+    if (at != NULL) CHECK(sscanf(at, " release=%d", &released) == 1);
+    return total - released;
+}
+
 /* But one that hangs is not waited for. */
 CASE(an_excluded_path_that_hangs_keeps_its_temporary)
 {
@@ -159,6 +170,6 @@ CASE(an_excluded_path_that_hangs_keeps_its_temporary)
     wait_at_rest(&rig);
     for (int at = 0; at < 2; at++) tell(&rig, at, "freeze");
     CHECK_OK(kvpath_close(rig.store)); /* no request of it hangs: it returns */
-    for (int at = 0; at < 2; at++) CHECK_EQ(hung(&rig, at), 0);
+    for (int at = 0; at < 2; at++) CHECK_EQ(hung_calls(&rig, at), 0);
     for (int at = 0; at < 2; at++) CHECK_EQ(faultfs_stop(&rig.fs[at]), 0);
 }

@@ -242,6 +242,18 @@ CASE(a_dropped_block_is_not_written_late)
     check_poison(block);
 }
 
+/* What was begun before the task's end has come as far as it comes. */
+static bool all_hangs(void *argument)
+{
+    rig_t *rig = argument;
+    for (int at = 0; at < rig->n; at++) {
+        const kvpath_backend_health_t health = health_of(rig, at);
+        /* One operation of a path, but maybe several requests. */
+        if (health.in_flight + health.abandoned > 0 && hung(rig, at) == 0) return false;
+    }
+    return true;
+}
+
 /* R30: after the task's end the caller's bytes are not read any more: neither a retry of a write nor
  * the next piece of a large one. */
 static void no_write_after(shape_t shape, const char *errno_name)
@@ -255,6 +267,7 @@ static void no_write_after(shape_t shape, const char *errno_name)
     const char *file = file_of(block);
     /* From now on whoever reads it dies of it. */
     CHECK(mprotect(block->memory, block->memory_bytes / 4096 * 4096, PROT_NONE) == 0);
+    wait_for("that all that runs hangs", all_hangs, &rig);
     forget_counts(&rig);
     for (int at = 0; at < 3; at++) {
         heal(&rig, at);

@@ -135,7 +135,7 @@ CASE(a_late_twin_is_no_failure)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 8, .threshold = 1,
-                                   .timeout_ms = 2000});
+                                   .timeout_ms = 8000});
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "rename data/* count=1 hang");
     CHECK_OK(dump(rig.store, block->shards, block->count));
@@ -195,7 +195,7 @@ CASE(a_late_failure_of_an_earlier_exclusion_does_not_count)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .window = 3, .threshold = 1,
-                                   .timeout_ms = 2000, .interval_s = 0.8, .probe_timeout_s = 0.75});
+                                   .timeout_ms = 8000, .interval_s = 0.8, .probe_timeout_s = 0.75});
     excluded_by_a_hang(&rig);
     wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
     CHECK_EQ(hung(&rig, 0), 1);
