@@ -232,3 +232,11 @@ void mounts_calm(void)
     }
     pthread_mutex_unlock(&servers.lock);
 }
+
+void mounts_let_go(void)
+{
+    pthread_mutex_lock(&servers.lock);
+    for (int mount = 0; mount < MOUNTS; mount++)
+        CHECK_EQ(faultfs_command(&mounts[mount], NULL, 0, "release"), 0);
+    pthread_mutex_unlock(&servers.lock);
+}

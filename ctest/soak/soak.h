@@ -105,6 +105,8 @@ void mounts_mend(const fault_t *fault);
 void mounts_freeze(int mount);
 /* All mounts work, and everything that hung is let go. */
 void mounts_calm(void);
+/* Lets go what has begun to hang since: a rule may have had it wait for a while before that. */
+void mounts_let_go(void);
 /* The library's log, line by line; what was made of it. */
 void mounts_heard(const char *id, const char *line);
 void mounts_report(void);

@@ -172,6 +172,7 @@ static void use_for(unsigned ms)
 static bool has_threads(void *argument)
 {
     (void)argument;
+    mounts_let_go();
     return thread_count() <= soak.threads;
 }
 
