@@ -17,25 +17,27 @@ use crate::error::{self, Error, Failure, Status};
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Core {
-    /// Starts the commit of a generation.
+    /// Starts the commit of a generation. It goes back to backends that have failed the dump that
+    /// made it complete only where no other is left; never, where that dump has the whole block and
+    /// can write it again.
     pub(super) fn begin_commit(
         &mut self,
         block: BlockId,
         generation: u64,
         waiters: Vec<Waiter>,
-        rewrite: Option<(Shards, u64)>,
+        (rewrite, failed): (Option<Shards>, u64),
         now: Time,
         fx: &mut Effects,
     ) {
-        let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
-        let rewrite = rewrite.map(|(shards, _)| shards);
+        let again = rewrite.is_some();
         let work = Work::Commit { generation, waiters, rewrite, detour: None, syncing: None };
         let id = self.add_chain(work, block);
         // Nearly always nothing hangs, and this is on the path of every block.
         let hangs = self.lanes.iter().any(|lane| lane.hung.total() > 0);
         let hung = if hangs { self.hung_writers(&block, generation) } else { 0 };
         if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = tried | hung;
+            chain.tried = if again { failed | hung } else { hung };
+            chain.avoids = failed;
         }
         if let Some(progress) = self.blocks.live(&block, generation) {
             progress.commit = Some(id);

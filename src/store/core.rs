@@ -161,6 +161,7 @@ impl Core {
             block,
             primary,
             tried: 0,
+            avoids: 0,
             attempts: 0,
             first_lane: None,
             last: None,
