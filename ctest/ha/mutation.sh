@@ -177,6 +177,9 @@ mutant store/backend.rs remember.a_block_that_was_removed_is_stored_again \
 mutant store/commit.rs remember.who_names_a_block_looks_anew \
     's/!self\.lanes\[lane\]\.facts\.coherent$/self.lanes[lane].facts.coherent/' \
     'a path names a block of which it saw less'
+mutant store/step.rs remember.who_saw_less_looks_anew_before_a_load \
+    's/if self\.suspects\.has(/if false \&\& self.suspects.has(/' \
+    'a path gives what it remembers of an unfinished block'
 mutant store/step.rs mounts.a_path_that_falls_off_is_excluded \
     's/self\.rules\.verify_mount \&\& seen/false \&\& seen/' 'a missing mount is a miss'
 

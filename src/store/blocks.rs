@@ -68,8 +68,8 @@ pub struct Progress {
     pub behind: Vec<(u32, Shards)>,
     /// The commit that runs.
     pub commit: Option<ChainId>,
-    /// An engine was asked to write: the temporary may exist.
-    pub begun: bool,
+    /// The backends on which an engine was asked to write: the temporary may exist.
+    pub begun_on: u64,
     /// When it last changed; its age counts from here (R46).
     pub touched: Time,
 }
@@ -83,7 +83,7 @@ impl Progress {
             parked: Vec::new(),
             behind: Vec::new(),
             commit: None,
-            begun: false,
+            begun_on: 0,
             touched: now,
         }
     }

@@ -241,8 +241,6 @@ pub struct Chain {
     pub primary: usize,
     /// Backends that were tried.
     pub tried: u64,
-    /// Backends that are tried last.
-    pub avoids: u64,
     /// Attempts begun.
     pub attempts: u32,
     /// The backend of the first attempt.

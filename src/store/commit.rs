@@ -2,6 +2,7 @@
 //! (R40–R43).
 
 use super::attempt::Attempt;
+use super::backend::LaneState;
 use super::blocks::Shard;
 use super::chain::{Chain, ChainId, Place, Shards, Waiter, Work};
 use super::core::Core;
@@ -17,27 +18,25 @@ use crate::error::{self, Error, Failure, Status};
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Core {
-    /// Starts the commit of a generation. It goes back to backends that have failed the dump that
-    /// made it complete only where no other is left; never, where that dump has the whole block and
-    /// can write it again.
+    /// Starts the commit of a generation.
     pub(super) fn begin_commit(
         &mut self,
         block: BlockId,
         generation: u64,
         waiters: Vec<Waiter>,
-        (rewrite, failed): (Option<Shards>, u64),
+        rewrite: Option<(Shards, u64)>,
         now: Time,
         fx: &mut Effects,
     ) {
-        let again = rewrite.is_some();
+        let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
+        let rewrite = rewrite.map(|(shards, _)| shards);
         let work = Work::Commit { generation, waiters, rewrite, detour: None, syncing: None };
         let id = self.add_chain(work, block);
         // Nearly always nothing hangs, and this is on the path of every block.
         let hangs = self.lanes.iter().any(|lane| lane.hung.total() > 0);
         let hung = if hangs { self.hung_writers(&block, generation) } else { 0 };
         if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = if again { failed | hung } else { hung };
-            chain.avoids = failed;
+            chain.tried = tried | hung;
         }
         if let Some(progress) = self.blocks.live(&block, generation) {
             progress.commit = Some(id);
@@ -194,6 +193,9 @@ impl Core {
             Ok(()) => {
                 self.stats.committed_blocks += 1;
                 if let Some(progress) = self.blocks.end(&block, generation) {
+                    if progress.begun_on.count_ones() > 1 {
+                        self.suspects.add(block, progress.begun_on & !self.coherent());
+                    }
                     if now.since(progress.touched) >= MINUTE {
                         // R40: written long ago, and asked for now.
                         self.hit(block, now, fx);
@@ -226,6 +228,12 @@ impl Core {
         let progress = self.blocks.get(block);
         !self.lanes[lane].facts.coherent
             && progress.is_some_and(|progress| progress.written_elsewhere(lane))
+    }
+
+    /// Paths whose clients remember nothing.
+    fn coherent(&self) -> u64 {
+        let coherent = |(at, lane): (usize, &LaneState)| u64::from(lane.facts.coherent) << at;
+        self.lanes.iter().enumerate().map(coherent).fold(0, |all, one| all | one)
     }
 
     /// What a commit begins with.

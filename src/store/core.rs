@@ -22,6 +22,7 @@ use super::layout::Layout;
 use super::rules::Rules;
 use super::starved::Starved;
 use super::step::Step;
+use super::suspects::Suspects;
 use super::task::Tasks;
 use super::types::BlockId;
 use crate::clock::{Clock, Time};
@@ -61,6 +62,8 @@ pub struct Core {
     pub(super) no_chores: bool,
     /// Blocks that a lookup found to be no whole blocks, until its outcome has been taken in.
     pub(super) wrong: Vec<BlockId>,
+    /// Blocks that some paths must look at anew.
+    pub(super) suspects: Suspects,
     /// Blocks whose files are being set aside.
     pub(super) setting_aside: HashSet<BlockId>,
     /// When the judge wakes next, as far as it knows.
@@ -125,6 +128,7 @@ impl Core {
             hotness: Hotness::new(n),
             no_chores: false,
             wrong: Vec::new(),
+            suspects: Suspects::default(),
             setting_aside: HashSet::new(),
             armed: None,
             starved: Starved::default(),
@@ -161,7 +165,6 @@ impl Core {
             block,
             primary,
             tried: 0,
-            avoids: 0,
             attempts: 0,
             first_lane: None,
             last: None,

@@ -85,8 +85,8 @@ impl Core {
         if ready {
             let whole = self.rules.shape.map(|shape| shape.block_bytes);
             let rewrite = (whole == Some(shards.memory.bytes()) && level == Safety::Cached)
-                .then_some(shards);
-            self.begin_commit(block, generation, waiters, (rewrite, tried), now, fx);
+                .then_some((shards, tried));
+            self.begin_commit(block, generation, waiters, rewrite, now, fx);
         } else {
             self.tell(waiters, &Ok(()), now, fx);
         }
@@ -169,7 +169,7 @@ impl Core {
         if !is_bare || self.rules.commit_policy == CommitPolicy::LastShard {
             return;
         }
-        if self.blocks.end(&block, generation).is_some_and(|progress| progress.begun) {
+        if self.blocks.end(&block, generation).is_some_and(|progress| progress.begun_on != 0) {
             self.discard(block, generation, now, fx);
         }
     }
@@ -355,7 +355,7 @@ impl Core {
                 }
             }
             None if again => {
-                self.begin_commit(block, generation, vec![waiting], (None, 0), now, fx);
+                self.begin_commit(block, generation, vec![waiting], None, now, fx);
             }
             None => self.tell(vec![waiting], &Ok(()), now, fx),
         }

@@ -40,12 +40,10 @@ impl Core {
             let Some(chain) = self.chains.get(&id) else { return };
             let n = self.lanes.len();
             let last_resort = self.closing && matches!(chain.work, Work::Discard { .. });
-            let (primary, tried, avoids) = (chain.primary, chain.tried, chain.avoids);
+            let (primary, tried) = (chain.primary, chain.tried);
             let next = |mask| routing::next(primary, n, mask, tried);
             // R18: what everybody reads; the table behind it is not gone through for each chain.
-            let available = self.mask.load(Ordering::Acquire);
-            let lane = next(available & !avoids)
-                .or_else(|| next(available))
+            let lane = next(self.mask.load(Ordering::Acquire))
                 .or_else(|| next(if last_resort { self.answering() } else { 0 }));
             let Some(lane) = lane else {
                 let error = self.no_candidate(id);

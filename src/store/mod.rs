@@ -41,6 +41,7 @@ mod starved;
 mod step;
 mod submit;
 mod supervisor;
+mod suspects;
 mod task;
 mod timing;
 mod types;

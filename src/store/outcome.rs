@@ -7,7 +7,7 @@ use super::effects::Effects;
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
-use crate::error::Failure;
+use crate::error::{Cause, Failure};
 use crate::health::class::{self, Class, Context, Operation};
 use crate::health::state::{self, BackendHealth, BackendState, Blame, Transition, Why};
 use crate::log::Level;
@@ -203,4 +203,15 @@ impl Core {
         }
         self.after_creation(attempt, now, fx);
     }
+}
+
+/// ENOENT of the file itself.
+pub(super) fn is_missing(failure: &Failure) -> bool {
+    failure.os() == Some(libc::ENOENT)
+}
+
+/// A size that may be an old view of the file. What is no regular file is none, and opening it a
+/// second time may hang (a FIFO).
+pub(super) fn may_be_stale(failure: &Failure) -> bool {
+    matches!(failure.cause, Cause::WrongSize { found: Some(_), .. })
 }

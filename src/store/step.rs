@@ -9,6 +9,7 @@ use super::chain::{Chain, ChainId, Shards, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::MARKER;
+use super::outcome::{is_missing, may_be_stale};
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::CommitSync;
@@ -118,6 +119,7 @@ impl Core {
             }
             Work::Commit { detour: Some(_), .. } => Step::SyncTemporary,
             Work::Commit { .. } => self.first_commit_step(&chain.block, lane),
+            Work::Load(_) if self.suspects.has(&chain.block, lane) => Step::LookAnew,
             Work::Refresh { .. } => Step::Refresh,
             Work::Space { .. } => Step::Space,
             _ => Step::Main,
@@ -147,7 +149,9 @@ impl Core {
                 mode: self.rules.dir_mode,
             },
             Step::LookAnew => {
-                OpKind::SetLength(self.temporary(id, lane)?, self.rules.shape?.block_bytes)
+                let temporary = self.temporary(id, lane);
+                let path = temporary.unwrap_or_else(|| self.layout.block_path(lane, &block));
+                OpKind::SetLength(path, self.rules.shape?.block_bytes)
             }
             Step::SyncTemporary => {
                 OpKind::Sync { path: self.temporary(id, lane)?, directory: false }
@@ -180,7 +184,7 @@ impl Core {
             }
             Work::Dump { shards, generation, create, .. } => {
                 if let Some(progress) = self.blocks.live(&block, *generation) {
-                    progress.begun = true;
+                    progress.begun_on |= 1 << lane;
                 }
                 let temporary = Some(*generation);
                 Some(OpKind::Write(self.transfer(shards, lane, &block, temporary, *create)?))
@@ -321,6 +325,10 @@ impl Core {
             if fresh { Verdict::NotFound } else { Verdict::Next(Step::Marker(Then::NotFound)) }
         };
         match outcome {
+            Ok(_) if attempt.step == Step::LookAnew => {
+                self.suspects.clear(&attempt.block, attempt.lane);
+                Verdict::Next(Step::Main)
+            }
             Ok(Done::Infos(infos, failure)) => {
                 let (verdict, hits) = self.lookup_verdict(id, attempt.lane, &infos, failure, fresh);
                 hits.into_iter().for_each(|block| self.hit(block, now, fx));
@@ -387,14 +395,4 @@ impl Core {
             _ => Verdict::Fail(failure),
         }
     }
-}
-
-fn is_missing(failure: &Failure) -> bool {
-    failure.os() == Some(libc::ENOENT)
-}
-
-/// A size that may be an old view of the file. What is no regular file is none, and opening it a
-/// second time may hang (a FIFO).
-fn may_be_stale(failure: &Failure) -> bool {
-    matches!(failure.cause, Cause::WrongSize { found: Some(_), .. })
 }

@@ -274,7 +274,7 @@ impl Core {
                     waiters.push(waiter);
                 }
             }
-            None => self.begin_commit(id, generation, vec![waiter], (None, 0), now, fx),
+            None => self.begin_commit(id, generation, vec![waiter], None, now, fx),
         }
         Ok(Some((call, cell.unwrap_or_default())))
     }

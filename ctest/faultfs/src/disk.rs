@@ -24,7 +24,7 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::attr::{attr_of, errno_of, identity_of};
 use crate::handle::{Entry, Handle, Handles, OpenFile};
-use crate::nodes::Nodes;
+use crate::nodes::{Identity, Nodes};
 use crate::passage::shown;
 use crate::record::{Event, Kind, Record, ino_of};
 
@@ -60,7 +60,14 @@ pub struct Disk {
     /// What has changed.
     pub record: Record,
     /// What names showed when rules wanted them to be remembered.
-    remembered: Mutex<HashMap<PathBuf, Metadata>>,
+    remembered: Mutex<Remembered>,
+}
+
+/// What a client with a cache knows of names, and of files whatever their name is.
+#[derive(Default)]
+struct Remembered {
+    names: HashMap<PathBuf, Metadata>,
+    files: HashMap<Identity, Metadata>,
 }
 
 impl Disk {
@@ -114,19 +121,26 @@ impl Disk {
         Ok(self.seen(&path, &metadata))
     }
 
-    /// The same as a client with a cache does it, which does not see what others do to the name.
+    /// The same as a client with a cache does it, which does not see what others do to the name or
+    /// to the file.
     pub fn lookup_remembered(&self, parent: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let path = self.nodes.child(parent, name)?;
-        let known = self.remembered.lock().get(&path).cloned();
-        let metadata = known.map_or_else(|| symlink_metadata(&self.real(&path)), Ok)?;
-        let attr = self.seen(&path, &metadata);
-        self.remembered.lock().insert(path, metadata);
-        Ok(attr)
+        let mut remembered = self.remembered.lock();
+        let known = match remembered.names.get(&path).cloned() {
+            Some(known) => known,
+            None => {
+                let now = symlink_metadata(&self.real(&path))?;
+                remembered.files.get(&identity_of(&now)).cloned().unwrap_or(now)
+            }
+        };
+        remembered.files.insert(identity_of(&known), known.clone());
+        remembered.names.insert(path.clone(), known.clone());
+        Ok(self.seen(&path, &known))
     }
 
     /// The same for attributes.
     pub fn getattr_remembered(&self, id: u64, handle: Option<u64>) -> Result<FileAttr, Errno> {
-        let known = self.remembered.lock().get(&self.nodes.path(id)?).cloned();
+        let known = self.remembered.lock().names.get(&self.nodes.path(id)?).cloned();
         match known {
             Some(metadata) => Ok(attr_of(&metadata, identity_of(&metadata).1)),
             None => self.getattr(id, handle),
@@ -135,7 +149,11 @@ impl Disk {
 
     /// This client has changed the file itself, and so forgets what it knew.
     fn changed(&self, path: &Path) {
-        self.remembered.lock().remove(path);
+        let mut remembered = self.remembered.lock();
+        remembered.names.remove(path);
+        if let Ok(now) = symlink_metadata(&self.real(path)) {
+            remembered.files.remove(&identity_of(&now));
+        }
     }
 
     /// The same by the file's number.
@@ -266,8 +284,10 @@ impl Disk {
         drop(held);
         self.changed(&to);
         // What is known is of the file, whatever its name is.
-        let known = self.remembered.lock().remove(&from);
-        known.map(|known| self.remembered.lock().insert(to.clone(), known));
+        let mut remembered = self.remembered.lock();
+        let known = remembered.names.remove(&from);
+        known.map(|known| remembered.names.insert(to.clone(), known));
+        drop(remembered);
         self.nodes.moved(&from, &to, flags.contains(RenameFlags::RENAME_EXCHANGE));
         Ok(())
     }

@@ -1,0 +1,73 @@
+//! Blocks whose file a path's client may remember as it was before it was finished (R42).
+//!
+//! A client that has looked a temporary up, or opened it, before another path wrote into it may go
+//! on showing it so for a while under its final name, whoever gave that name: zeros for what the
+//! other wrote (seen on GlusterFS). So the first load through such a path makes it look anew.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::types::BlockId;
+
+/// Most blocks remembered; the oldest go first. Only a fail-over while one is written adds one.
+const MAX_BLOCKS: usize = 65_536;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    paths: HashMap<BlockId, u64>,
+    order: VecDeque<BlockId>,
+}
+
+impl Suspects {
+    /// The block was committed; these paths have seen its temporary.
+    pub fn add(&mut self, block: BlockId, paths: u64) {
+        if self.paths.insert(block, paths).is_none() {
+            self.order.push_back(block);
+        }
+        if self.order.len() > MAX_BLOCKS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.paths.remove(&oldest);
+        }
+    }
+
+    /// Whether a load through this path has to look anew.
+    #[must_use]
+    pub fn has(&self, block: &BlockId, path: usize) -> bool {
+        self.paths.get(block).is_some_and(|paths| paths >> path & 1 == 1)
+    }
+
+    /// This path has looked anew.
+    pub fn clear(&mut self, block: &BlockId, path: usize) {
+        if let Some(paths) = self.paths.get_mut(block) {
+            *paths &= !(1 << path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(number: usize) -> BlockId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        BlockId(id)
+    }
+
+    #[test]
+    fn a_path_looks_anew_once_and_the_oldest_go_first() {
+        let mut suspects = Suspects::default();
+        suspects.add(block(0), 0b101);
+        assert!(suspects.has(&block(0), 0) && suspects.has(&block(0), 2));
+        assert!(!suspects.has(&block(0), 1) && !suspects.has(&block(1), 0));
+        suspects.clear(&block(0), 2);
+        suspects.clear(&block(1), 2);
+        assert!(suspects.has(&block(0), 0) && !suspects.has(&block(0), 2));
+        for number in 0..=MAX_BLOCKS {
+            suspects.add(block(number), 1);
+        }
+        assert!(!suspects.has(&block(0), 0) && suspects.has(&block(1), 0));
+        assert!(suspects.order.len() == MAX_BLOCKS && suspects.paths.len() == MAX_BLOCKS);
+    }
+}
