@@ -171,10 +171,10 @@ mutant store/commit.rs time.a_dump_has_time_for_its_commit \
 mutant store/blocks.rs route.a_failed_commit_goes_to_the_next_backend \
     's/if \*other != lane => Some(\*other),/if *other != lane \&\& *other > 64 => Some(*other),/' \
     'what only another cache holds is committed'
-mutant store/backend.rs remember.a_block_that_was_removed_is_stored_again \
-    's/no_replace: facts\.coherent,/no_replace: facts.coherent || !facts.coherent,/' \
+mutant store/commit.rs remember.a_block_that_was_removed_is_stored_again \
+    's/Verdict::Next(match self\.lanes\[lane\]\.facts\.coherent {/Verdict::Next(match true {/' \
     'a client with a cache is asked whether a block is there'
-mutant store/commit.rs remember.who_names_a_block_looks_anew \
+mutant store/suspects.rs remember.who_names_a_block_looks_anew \
     's/!self\.lanes\[lane\]\.facts\.coherent$/self.lanes[lane].facts.coherent/' \
     'a path names a block of which it saw less'
 mutant store/step.rs remember.who_saw_less_looks_anew_before_a_load \

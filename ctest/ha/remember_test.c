@@ -91,3 +91,50 @@ CASE(who_saw_less_looks_anew_before_a_load)
     CHECK_EQ(seen(&rig, 0, "setattr", file_of(block)), 1); /* once is enough */
     rig_stop(&rig);
 }
+
+/* R42: a rename that was given up was done, late; and then another host removed the block. That the
+ * clients remember it makes no dump of it a success. */
+CASE(a_late_rename_of_what_was_removed_is_no_success)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = 64,
+                                   .threshold = 64});
+    batch_t *block = block_on(&rig, 0, 0);
+    const char *file = block_path(rig.storage, id_of(block), 0);
+    long long rename = fault(&rig, 0, "rename data/* count=1 hang");
+    fault(&rig, 1, "rename data/* count=1 fail EIO");
+    batch_fill(block);
+    CHECK_STATUS(dump(rig.store, block->shards, block->count), KVPATH_OS_ERROR);
+    tell(&rig, 0, "release %lld", rename);
+    wait_late_results(&rig, 1);
+    CHECK(exists(file));
+    for (int at = 0; at < 2; at++) fault(&rig, at, "lookup,getattr data/* always remember");
+    load_right(&rig, block);
+    CHECK(unlink(file) == 0);
+    CHECK_STATUS(dump(rig.store, block->shards, block->count), KVPATH_OS_ERROR);
+    dump_batch(rig.store, block); /* its file was given up: now all of it is written again */
+    CHECK(exists(file));
+    for (int at = 0; at < 2; at++) heal(&rig, at);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+/* R5, R40: a creation and a rename that hung on two paths are done late, one after the other: the
+ * empty file does not take the block's place. */
+CASE(a_late_create_and_a_late_rename_replace_nothing)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = 6000, .window = 64,
+                                   .threshold = 64});
+    batch_t *block = block_on(&rig, 0, 0);
+    long long create = fault(&rig, 0, "create data/* count=1 hang");
+    long long rename = fault(&rig, 1, "rename data/* count=1 hang");
+    dump_batch(rig.store, block);
+    tell(&rig, 0, "release %lld", create);
+    tell(&rig, 1, "release %lld", rename);
+    wait_late_results(&rig, 2);
+    wait_at_rest(&rig);
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), whole.block);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}

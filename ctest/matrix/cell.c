@@ -292,8 +292,7 @@ static void end_call(cell_t *cell)
                                                            : cell->operation->act(cell);
     if (again != cell->operation->right)
         differs(cell, "healed: %s: %s", kvpath_status_name(again), kvpath_last_error());
-    /* A block that was dumped with a byte flipped is stored; what is dumped again replaces it. */
-    cell->flips &= cell->operation->kept != BLOCK_MADE;
+    /* A block that was dumped with a byte flipped is stored, and stays so. */
     cell->status = again;
     cell->want = &healed;
     check_storage(cell);

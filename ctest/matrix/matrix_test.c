@@ -264,6 +264,10 @@ CASE(commit_sync_dir)
     run_renamed("commit.sync_dir", "fsyncdir", "data", ", \"commit_sync\": \"full\"", NULL);
 }
 
+/* R40: the block is there already, and its size is asked. */
+CASE(commit_stat) { run_renamed("commit.stat", "getattr", "data/%s", "", store_block); }
+CASE(commit_drop) { run_renamed("commit.drop", "unlink", temporary, "", store_block); }
+
 /* ---- the rest ---- */
 
 CASE(drop_unlink)

@@ -97,6 +97,7 @@ impl Attempt {
             Step::Marker(_)
             | Step::Room
             | Step::MakeDir
+            | Step::TouchFinal { .. }
             | Step::StatFinal { .. }
             | Step::DropTemporary
             | Step::Refresh

@@ -64,9 +64,7 @@ pub struct LaneState {
     pub marker_seen: Option<Time>,
     /// What the file system had left, and when (R85).
     pub left: Option<(Time, Space)>,
-    /// `renameat2` can tell whether the target exists (R40): where the client of a network file
-    /// system remembers a block that was removed elsewhere, "it exists" would cost the new one.
-    /// Cleared once it refused.
+    /// `renameat2` can tell whether the target exists; cleared once it refused.
     pub no_replace: bool,
     /// Steps that continue an attempt which has its slot already.
     pub continuations: VecDeque<(Tag, Class)>,
@@ -99,8 +97,8 @@ impl LaneState {
     #[must_use]
     pub fn new(facts: PathFacts, slots: Slots) -> LaneState {
         LaneState {
-            no_replace: facts.coherent,
             facts,
+            no_replace: true,
             marker_seen: None,
             left: None,
             continuations: VecDeque::new(),

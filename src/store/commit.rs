@@ -2,7 +2,6 @@
 //! (R40–R43).
 
 use super::attempt::Attempt;
-use super::backend::LaneState;
 use super::blocks::Shard;
 use super::chain::{Chain, ChainId, Place, Shards, Waiter, Work};
 use super::core::Core;
@@ -219,23 +218,6 @@ impl Core {
         }
     }
 
-    /// Whether the client of this path may remember the temporary as it was before other paths
-    /// wrote into it. It looks at a name anew, but not when it gives one itself: a block that was
-    /// committed here would be what is remembered, with zeros for what others wrote (seen on
-    /// GlusterFS: within a second, or for as long as the page cache holds them). Setting the length
-    /// makes it forget.
-    fn saw_less(&self, block: &BlockId, lane: usize) -> bool {
-        let progress = self.blocks.get(block);
-        !self.lanes[lane].facts.coherent
-            && progress.is_some_and(|progress| progress.written_elsewhere(lane))
-    }
-
-    /// Paths whose clients remember nothing.
-    fn coherent(&self) -> u64 {
-        let coherent = |(at, lane): (usize, &LaneState)| u64::from(lane.facts.coherent) << at;
-        self.lanes.iter().enumerate().map(coherent).fold(0, |all, one| all | one)
-    }
-
     /// What a commit begins with.
     pub(super) fn first_commit_step(&self, block: &BlockId, lane: usize) -> Step {
         match self.saw_less(block, lane) {
@@ -321,6 +303,7 @@ impl Core {
             (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
                 self.final_there(*taken, info.bytes == block_bytes)
             }
+            (Step::TouchFinal { taken }, Ok(_)) => Verdict::Next(Step::StatFinal { taken: *taken }),
             (Step::StatFinal { taken: true }, Err(f)) if f.os() == Some(libc::ENOENT) => {
                 Verdict::Next(Step::Rename { replace: true })
             }
@@ -334,6 +317,14 @@ impl Core {
                 self.commit_failed(lane, &step, failure, now)
             }
         }
+    }
+
+    /// There seems to be a file under the final name, or there should be one.
+    fn look_at_final(&self, lane: usize, taken: bool) -> Verdict {
+        Verdict::Next(match self.lanes[lane].facts.coherent {
+            true => Step::StatFinal { taken },
+            false => Step::TouchFinal { taken },
+        })
     }
 
     /// There is a file under the final name, whole or not. It was there before the rename
@@ -372,17 +363,28 @@ impl Core {
         let missing = failure.os() == Some(libc::ENOENT);
         match step {
             Step::Rename { replace: false } => match failure.os() {
-                Some(libc::EEXIST) => Verdict::Next(Step::StatFinal { taken: true }),
+                Some(libc::EEXIST) => self.look_at_final(lane, true),
                 Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
                     // The file system cannot tell: the plain form from now on (R22, "unsupported").
                     self.lanes[lane].no_replace = false;
                     Verdict::Next(Step::Rename { replace: true })
                 }
-                _ if missing => Verdict::Next(Step::StatFinal { taken: false }),
+                _ if missing => self.look_at_final(lane, false),
+                _ => Verdict::Fail(failure),
+            },
+            Step::TouchFinal { taken } => match (*taken, failure.os()) {
+                (true, Some(libc::ENOENT | libc::ESTALE | libc::EPERM | libc::EACCES)) => {
+                    Verdict::Next(Step::Rename { replace: true })
+                }
+                (false, Some(libc::ENOENT | libc::ESTALE)) => self.vanished(),
+                // A file of somebody else's: it is there.
+                (false, Some(libc::EPERM | libc::EACCES)) => {
+                    Verdict::Next(Step::StatFinal { taken: false })
+                }
                 _ => Verdict::Fail(failure),
             },
             Step::Rename { replace: true } | Step::SyncTemporary | Step::LookAnew if missing => {
-                Verdict::Next(Step::StatFinal { taken: false })
+                self.look_at_final(lane, false)
             }
             _ => Verdict::Fail(failure),
         }

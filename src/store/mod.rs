@@ -44,6 +44,7 @@ mod supervisor;
 mod suspects;
 mod task;
 mod timing;
+mod transfer;
 mod types;
 mod writer;
 

@@ -239,7 +239,6 @@ impl Core {
         facts.direct = probed.direct;
         facts.offset_align = u64::from(probed.offset_align);
         facts.coherent = probed.coherent;
-        self.lanes[lane].no_replace = probed.coherent;
         if !self.same_storage() {
             let shown = |(at, lane): (usize, &LaneState)| {
                 let storage = lane.facts.storage?;

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::chain::{Chain, ChainId, Shards, Work};
+use super::chain::{Chain, ChainId, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::MARKER;
 use super::outcome::{is_missing, may_be_stale};
-use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::CommitSync;
-use crate::engine::{Done, FileList, Op, OpKind, Outcome, Tag, Transfer};
+use crate::engine::{Done, FileList, Op, OpKind, Outcome, Tag};
 use crate::error::{self, Cause, Failure};
 use crate::health::marker::{self, Marker};
 
@@ -45,6 +44,12 @@ pub enum Step {
     Rename {
         /// Replace.
         replace: bool,
+    },
+    /// Ask the server whether there is a file under the final name, by setting its times (R40): what
+    /// a client remembers of it says nothing. As [`Step::StatFinal`], which follows.
+    TouchFinal {
+        /// The name was taken.
+        taken: bool,
     },
     /// Look what is under the final name: it was there before the rename (`true`), or the temporary
     /// was not.
@@ -161,6 +166,7 @@ impl Core {
                 to: self.layout.block_path(lane, &block),
                 no_replace: !replace,
             },
+            Step::TouchFinal { .. } => OpKind::Touch { path: self.layout.block_path(lane, &block) },
             Step::StatFinal { .. } => OpKind::Stat { path: self.layout.block_path(lane, &block) },
             Step::SyncFinal => {
                 OpKind::Sync { path: self.layout.block_path(lane, &block), directory: false }
@@ -207,41 +213,6 @@ impl Core {
             Work::SetAside => self.aside_op(id, lane, now),
             Work::Commit { .. } | Work::Refresh { .. } | Work::Space { .. } => None,
         }
-    }
-
-    fn transfer(
-        &self,
-        shards: &Shards,
-        lane: usize,
-        block: &BlockId,
-        generation: Option<u64>,
-        create: bool,
-    ) -> Option<Transfer> {
-        let shape = self.rules.shape?;
-        let facts = &self.lanes[lane].facts;
-        let shared_sectors = shape.shard_bytes % facts.offset_align.max(1) != 0;
-        let write = generation.is_some();
-        // R33: a write never rewrites a sector for its neighbour; a read may read a little more.
-        let direct = facts.direct && !(write && shared_sectors);
-        let whole = shards.memory.bytes() == shape.block_bytes;
-        let sync = write
-            && ((facts.direct && shared_sectors)
-                || (whole && self.rules.commit_sync != CommitSync::None));
-        let path = match generation {
-            Some(generation) => self.layout.temporary_path(lane, block, generation),
-            None => self.layout.block_path(lane, block),
-        };
-        Some(Transfer {
-            path,
-            offset: u64::from(shards.first) * shape.shard_bytes,
-            memory: Arc::clone(&shards.memory),
-            isolated: self.rules.isolated,
-            direct,
-            file_bytes: shape.block_bytes,
-            create: create.then_some(self.rules.file_mode),
-            reserve: create && direct && !whole,
-            sync,
-        })
     }
 
     /// What the outcome of an attempt's present step means.

@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::core::Core;
 use super::types::BlockId;
 
 /// Most blocks remembered; the oldest go first. Only a fail-over while one is written adds one.
@@ -42,6 +43,19 @@ impl Suspects {
         if let Some(paths) = self.paths.get_mut(block) {
             *paths &= !(1 << path);
         }
+    }
+}
+
+impl Core {
+    /// Whether the client of this path may remember the temporary as it was before other paths
+    /// wrote into it. It looks at a name anew, but not when it gives one itself: a block that was
+    /// committed here would be what is remembered, with zeros for what others wrote (seen on
+    /// GlusterFS: within a second, or for as long as the page cache holds them). Setting the length
+    /// makes it forget.
+    pub(super) fn saw_less(&self, block: &BlockId, lane: usize) -> bool {
+        let progress = self.blocks.get(block);
+        !self.lanes[lane].facts.coherent
+            && progress.is_some_and(|progress| progress.written_elsewhere(lane))
     }
 }
 

@@ -33,7 +33,7 @@ impl Attempt {
             (S::MakeDir, _) => Step::Mkdir,
             (S::SyncTemporary | S::SyncFinal | S::SyncDir | S::SyncRoot, _) => Step::Fsync,
             (S::Rename { .. }, _) => Step::Rename,
-            (S::Refresh, _) => Step::Touch,
+            (S::Refresh | S::TouchFinal { .. }, _) => Step::Touch,
             (S::Space, _) => Step::Stat,
         }
     }
