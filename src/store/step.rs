@@ -45,8 +45,8 @@ pub enum Step {
         /// Replace.
         replace: bool,
     },
-    /// Ask the server whether there is a file under the final name, by setting its times (R40): what
-    /// a client remembers of it says nothing. As [`Step::StatFinal`], which follows.
+    /// Ask the server whether there is a file under the final name, by setting its times (R40):
+    /// what a client remembers of it says nothing. As [`Step::StatFinal`], which follows.
     TouchFinal {
         /// The name was taken.
         taken: bool,
