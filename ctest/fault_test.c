@@ -26,6 +26,15 @@ static void on_all(kvpath_store_t store, const char *rule)
     for (size_t at = 0; at < PATHS; at++) CHECK_OK(kvpath_fault_add(store, at, rule));
 }
 
+/* Every block is whole and right, and no temporary is left. */
+static void check_all(const char *storage, const batch_t *blocks)
+{
+    for (size_t at = 0; at < blocks->count; at += blocks->per_block)
+        check_file(block_path(storage, &blocks->shards[at].block, 0), &blocks->shards[at].block,
+                   shape.block);
+    CHECK_EQ(count_files(storage, ".tmp"), 0);
+}
+
 /* A rule on one path: everything succeeds all the same, through another. */
 static void one_path(const char *rule)
 {
@@ -41,10 +50,7 @@ static void one_path(const char *rule)
     CHECK_OK(kvpath_check_health(store));
     CHECK_OK(kvpath_fault_clear(store, 1));
     CHECK_OK(kvpath_close(store));
-    for (size_t at = 0; at < blocks->count; at += blocks->per_block)
-        check_file(block_path(storage, &blocks->shards[at].block, 0), &blocks->shards[at].block,
-                   shape.block);
-    CHECK_EQ(count_files(storage, ".tmp"), 0);
+    check_all(storage, blocks);
 }
 
 CASE(write_fails_on_one_path) { one_path("fail write EIO"); }
@@ -88,10 +94,7 @@ static void there_already(const char *rule)
     CHECK_OK(kvpath_fault_clear(store, 1));
     load_batch(store, blocks);
     CHECK_OK(kvpath_close(store));
-    for (size_t at = 0; at < blocks->count; at += blocks->per_block)
-        check_file(block_path(storage, &blocks->shards[at].block, 0), &blocks->shards[at].block,
-                   shape.block);
-    CHECK_EQ(count_files(storage, ".tmp"), 0);
+    check_all(storage, blocks);
 }
 
 CASE(block_that_is_there_is_looked_at_in_vain) { there_already("fail stat EIO"); }

@@ -38,23 +38,35 @@ static void dump_shard(rig_t *rig, batch_t *block, unsigned shard)
     CHECK_OK(finish(rig, task));
 }
 
+static options_t in_shards(void)
+{
+    options_t options = quick();
+    options.shape = pair;
+    options.buffered = true;
+    return options;
+}
+
+/* The first shard of a block is written through 1. Path 0 will see the half block when it is to
+ * write the other shard, which it cannot, and remember it. */
+static void dump_half(rig_t *rig, batch_t *block)
+{
+    batch_fill(block);
+    fault(rig, 0, "create data/* count=1 fail EIO");
+    dump_shard(rig, block, 0);
+    fault(rig, 0, "lookup,getattr data/* always remember");
+    fault(rig, 0, "write data/* count=1 fail EIO");
+    forget_counts(rig);
+}
+
 /* R42: the client of one path saw the block's file before another path had written all of it, and
  * is then the one that names it: it must look anew, or it would give what it remembers. */
 CASE(who_names_a_block_looks_anew)
 {
     rig_t rig;
-    options_t options = quick();
-    options.shape = pair;
-    options.buffered = true;
-    rig_start(&rig, 2, options);
+    rig_start(&rig, 2, in_shards());
     for (unsigned nth = 0; nth < 2; nth++) {
         batch_t *block = block_on(&rig, 0, nth);
-        batch_fill(block);
-        fault(&rig, 0, "create data/* count=1 fail EIO");
-        dump_shard(&rig, block, 0); /* through 1 */
-        fault(&rig, 0, "lookup,getattr data/* always remember");
-        fault(&rig, 0, "write data/* count=1 fail EIO");
-        forget_counts(&rig);
+        dump_half(&rig, block);
         if (nth == 1) fault(&rig, 0, "setattr data/* always fail EIO");
         dump_shard(&rig, block, 1); /* through 1, and 0 has seen half */
         CHECK_EQ(seen(&rig, (int)nth, "rename", file_of(block)), 1);
@@ -65,24 +77,17 @@ CASE(who_names_a_block_looks_anew)
     rig_stop(&rig);
 }
 
-/* The same where the path that saw half cannot look anew before another one names the block: it does
- * before it gives the block to anybody. */
+/* The same where the path that saw half cannot look anew before another one names the block: it
+ * does before it gives the block to anybody. */
 CASE(who_saw_less_looks_anew_before_a_load)
 {
     rig_t rig;
-    options_t options = quick();
-    options.shape = pair;
-    options.buffered = true;
+    options_t options = in_shards();
     options.threshold = 4;
     rig_start(&rig, 2, options);
     batch_t *block = block_on(&rig, 0, 0);
-    batch_fill(block);
-    fault(&rig, 0, "create data/* count=1 fail EIO");
-    dump_shard(&rig, block, 0); /* through 1 */
-    fault(&rig, 0, "lookup,getattr data/* always remember");
-    fault(&rig, 0, "write data/* count=1 fail EIO");
+    dump_half(&rig, block);
     fault(&rig, 0, "setattr data/* count=1 fail EIO");
-    forget_counts(&rig);
     dump_shard(&rig, block, 1);
     CHECK_EQ(seen(&rig, 0, "rename", file_of(block)), 0);
     CHECK_EQ(seen(&rig, 1, "rename", file_of(block)), 1);

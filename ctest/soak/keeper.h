@@ -1,6 +1,6 @@
 /* The process that starts, kills and starts again the servers of the mounts. It is not the one that
- * uses the mounts: while a mount hangs, a process that has files open on it can start no other, since
- * the new one closes its copies of them and each close asks the mount. */
+ * uses the mounts: while a mount hangs, a process that has files open on it can start no other,
+ * since the new one closes its copies of them and each close asks the mount. */
 #ifndef KVPATH_SOAK_KEEPER_H
 #define KVPATH_SOAK_KEEPER_H
 

@@ -78,7 +78,8 @@ bool storm_fell_off(uint64_t start_us);
 void storm_story(void);
 /* When that was, in seconds of the story. */
 double storm_at(uint64_t us);
-/* For the mounts: a line of the story (mount -1: of none); a mount is about to fall off, and has; the faults. */
+/* For the mounts: a line of the story (mount -1: of none); a mount is about to fall off, and has;
+ * the faults. */
 void storm_note(int mount, const char *what);
 void storm_falls(int mount);
 void storm_fell(int mount);

@@ -18,28 +18,21 @@ pub const BTRFS: i64 = 0x9123_683e;
 const F2FS: i64 = 0xf2f5_2010;
 const FUSE: i64 = 0x6573_5546;
 
+/// What `statfs(2)` or `fstatfs(2)`, as `call`, says the kind of file system is.
+fn kind(mut call: impl FnMut(*mut libc::statfs) -> libc::c_int) -> Result<i64, i32> {
+    let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    retry(|| call(raw.as_mut_ptr()))?;
+    // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
+    Ok(unsafe { raw.assume_init() }.f_type)
+}
+
 /// The kind of file system that a name is on, by its magic number. May hang as any call on a path.
 ///
 /// # Errors
 /// errno.
 pub fn file_system(path: &CStr) -> Result<i64, i32> {
-    let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the name is terminated; one struct of ours is written during the call.
-    retry(|| unsafe { libc::statfs(path.as_ptr(), raw.as_mut_ptr()) })?;
-    // SAFETY: zeroed is a valid value of this plain struct, and the kernel has filled it.
-    Ok(unsafe { raw.assume_init() }.f_type)
-}
-
-/// The same for an open file.
-///
-/// # Errors
-/// errno.
-pub fn file_system_of(fd: &OwnedFd) -> Result<i64, i32> {
-    let mut raw = std::mem::MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the descriptor is open; one struct of ours is written during the call.
-    retry(|| unsafe { libc::fstatfs(fd.as_raw_fd(), raw.as_mut_ptr()) })?;
-    // SAFETY: as above.
-    Ok(unsafe { raw.assume_init() }.f_type)
+    kind(|raw| unsafe { libc::statfs(path.as_ptr(), raw) })
 }
 
 /// What a file system keeps its files on, as far as its kind tells.
@@ -86,5 +79,6 @@ pub fn medium(path: &CStr) -> Result<Medium, i32> {
 /// # Errors
 /// errno.
 pub fn medium_of(fd: &OwnedFd) -> Result<Medium, i32> {
-    Ok(Medium::of(file_system_of(fd)?))
+    // SAFETY: the descriptor is open; one struct of ours is written during the call.
+    Ok(Medium::of(kind(|raw| unsafe { libc::fstatfs(fd.as_raw_fd(), raw) })?))
 }

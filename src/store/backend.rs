@@ -98,9 +98,9 @@ impl LaneState {
     pub fn new(facts: PathFacts, slots: Slots) -> LaneState {
         LaneState {
             facts,
-            no_replace: true,
             marker_seen: None,
             left: None,
+            no_replace: true,
             continuations: VecDeque::new(),
             hung: Hung::default(),
             told_clogged: false,

@@ -36,7 +36,8 @@ pub enum Step {
     MakeDir,
     /// Sync the root, in which the `dir` was made (`commit_sync: full`).
     SyncRoot,
-    /// Make the path's client look at the temporary anew: see [`Core::saw_less`].
+    /// Make the path's client look at the temporary anew before it names it ([`Core::saw_less`]),
+    /// or at the block before its first load ([`super::suspects`]).
     LookAnew,
     /// Sync the temporary.
     SyncTemporary,

@@ -20,8 +20,11 @@ pub struct Suspects {
 }
 
 impl Suspects {
-    /// The block was committed; these paths have seen its temporary.
+    /// The block was committed; these paths have seen its temporary. None is nothing to remember.
     pub fn add(&mut self, block: BlockId, paths: u64) {
+        if paths == 0 {
+            return;
+        }
         if self.paths.insert(block, paths).is_none() {
             self.order.push_back(block);
         }
@@ -77,6 +80,7 @@ mod tests {
         assert!(!suspects.has(&block(0), 1) && !suspects.has(&block(1), 0));
         suspects.clear(&block(0), 2);
         suspects.clear(&block(1), 2);
+        suspects.add(block(1), 0);
         assert!(suspects.has(&block(0), 0) && !suspects.has(&block(0), 2));
         for number in 0..=MAX_BLOCKS {
             suspects.add(block(number), 1);

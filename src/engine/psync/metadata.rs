@@ -34,13 +34,9 @@ impl Job<'_> {
         UNIT
     }
 
-    /// A file system that cannot do it has nothing to forget.
     pub(in crate::engine) fn set_length(&self, path: &CStr, bytes: u64) -> Outcome {
         let fd = self.step(Step::Open, || file::open_write(path, false))?;
-        let set = self.step(Step::Write, || match file::set_length(&fd, bytes) {
-            Err(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
-            other => other,
-        });
+        let set = self.give_length(&fd, bytes);
         let closed = self.lane.close(fd);
         set?;
         closed.map_err(|errno| Failure::errno(Step::Close, errno))?;

@@ -95,8 +95,13 @@ impl Job<'_> {
         if self.op.gate.revoked() {
             return Err(given_up(Step::Write));
         }
-        self.step(Step::Write, || match file::set_length(fd, transfer.file_bytes) {
-            // What cannot be done cannot be done late, either.
+        self.give_length(fd, transfer.file_bytes)
+    }
+
+    /// Where that cannot be done, a late write cannot do it, either, and a client has nothing to
+    /// forget.
+    pub(in crate::engine) fn give_length(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
+        self.step(Step::Write, || match file::set_length(fd, bytes) {
             Err(libc::EOPNOTSUPP | libc::ENOSYS) => Ok(()),
             other => other,
         })
