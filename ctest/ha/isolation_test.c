@@ -314,7 +314,7 @@ static bool is_there(void *path)
 /* R23: a file that is no whole block is moved to quarantine by a rename that hangs, and then through
  * the next path; the block is dumped again. The first rename, let go then, takes it away for a
  * moment only. */
-CASE(a_late_quarantine_takes_no_block_dumped_meanwhile)
+static void late_quarantine(const char *then)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 2000, .window = 64, .threshold = 64,
@@ -330,6 +330,7 @@ CASE(a_late_quarantine_takes_no_block_dumped_meanwhile)
     heal(&rig, 0);
     dump_batch(rig.store, block);
     CHECK_EQ(hung(&rig, 0), 1);
+    if (then) fault(&rig, 0, "%s", then);
     release(&rig, 0);
     wait_late_results(&rig, 1);
     wait_for("the block is there", is_there, (void *)path);
@@ -337,4 +338,11 @@ CASE(a_late_quarantine_takes_no_block_dumped_meanwhile)
     CHECK_OK(kvpath_remove(rig.store, id_of(block), 1));
     CHECK(!exists(path));
     rig_stop(&rig);
+}
+
+CASE(a_late_quarantine_takes_no_block_dumped_meanwhile)
+{
+    late_quarantine(NULL);
+    late_quarantine("lookup .quarantine/?* count=2 fail EIO"); /* what it took cannot be seen */
+    late_quarantine("rename-flags data/* always fail EEXIST"); /* as a client may remember it */
 }

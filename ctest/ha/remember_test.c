@@ -1,6 +1,9 @@
 /* Clients that remember what names and files were like, for a while or until they change them
  * themselves (GlusterFS, NFS): what they say costs no block and no byte. */
 #define _GNU_SOURCE
+#include <glob.h>
+#include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ha.h"
@@ -126,12 +129,16 @@ CASE(a_late_rename_of_what_was_removed_is_no_success)
 
 /* R5, R40: a creation and a rename that hung on two paths are done late, one after the other: the
  * empty file does not take the block's place. */
-CASE(a_late_create_and_a_late_rename_replace_nothing)
+static void late_create_and_rename(bool with_flags)
 {
     rig_t rig;
     rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = 6000, .window = 64,
                                    .threshold = 64});
     batch_t *block = block_on(&rig, 0, 0);
+    for (int at = 0; at < 3 && !with_flags; at++) {
+        fault(&rig, at, "rename-flags * always fail EINVAL");
+        dump_batch(rig.store, block_on(&rig, at, 1)); /* the plain form is learned */
+    }
     long long create = fault(&rig, 0, "create data/* count=1 hang");
     long long rename = fault(&rig, 1, "rename data/* count=1 hang");
     dump_batch(rig.store, block);
@@ -141,5 +148,115 @@ CASE(a_late_create_and_a_late_rename_replace_nothing)
     wait_at_rest(&rig);
     check_file(block_path(rig.storage, id_of(block), 0), id_of(block), whole.block);
     load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+CASE(a_late_create_and_a_late_rename_replace_nothing)
+{
+    late_create_and_rename(true);
+    late_create_and_rename(false);
+}
+
+static void look_at_unfinished(const char *path, const batch_t *block)
+{
+    char pattern[4096];
+    snprintf(pattern, sizeof pattern, "%s.*.tmp", block_path(path, id_of(block), 0));
+    glob_t found;
+    CHECK_EQ(glob(pattern, 0, NULL, &found), 0);
+    struct stat file;
+    CHECK(found.gl_pathc == 1 && stat(found.gl_pathv[0], &file) == 0);
+    globfree(&found);
+}
+
+/* R42: another process on the same paths knows nothing of what happened while the block was
+ * written. Every path that it was begun on, and which saw less than all, has looked anew before the
+ * block has its name. */
+CASE(other_processes_get_the_whole_block)
+{
+    static const shape_t triple = {4096, 4096, 3 * 4096};
+    rig_t rig;
+    options_t options = in_shards();
+    options.shape = triple;
+    options.window = options.threshold = 64;
+    rig_start(&rig, 2, options);
+    rig_t theirs = rig;
+    theirs.store = open_store(rig_config(&rig, options));
+    for (unsigned nth = 0; nth < 2; nth++) {
+        batch_t *block = block_on(&rig, 0, nth);
+        batch_fill(block);
+        dump_shard(&rig, block, 0);
+        fault(&rig, 0, "write data/* count=1 fail EIO");
+        dump_shard(&rig, block, 1); /* through 1, whose client sees two shards, and remembers them */
+        fault(&rig, 1, "lookup,getattr data/* always remember");
+        look_at_unfinished(rig.path[1], block);
+        if (nth == 1) fault(&rig, 1, "setattr data/* always fail EIO"); /* costs no commit */
+        forget_counts(&rig);
+        dump_shard(&rig, block, 2);
+        CHECK_EQ(seen(&rig, 0, "rename", file_of(block)), 1);
+        CHECK(seen(&rig, 1, "setattr", files_of(block)) > 0);
+        fault(&rig, 0, "open data/* always fail EIO");
+        if (nth == 0) load_right(&theirs, block);
+        heal(&rig, 1);
+        load_right(&rig, block);
+        heal(&rig, 0);
+    }
+    CHECK_OK(kvpath_close(theirs.store));
+    rig_stop(&rig);
+}
+
+/* R5: what a commit left hanging at a block's unfinished file keeps the directory of that path, for
+ * whoever wants to change a name in it. The file is removed through another path. */
+CASE(a_hung_look_keeps_no_directory)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 6000, .window = 64,
+                                   .threshold = 64,
+                                   .extra = ", \"commit_policy\": \"explicit\""});
+    batch_t *block = block_on(&rig, 0, 0), *other = block_on(&rig, 0, 1);
+    batch_fill(block);
+    batch_fill(other);
+    fault(&rig, 0, "create data/* count=1 fail EIO");
+    dump_shard(&rig, block, 0); /* through 1 */
+    dump_shard(&rig, block, 1); /* through 0, which names it, and has to look anew before */
+    fault(&rig, 0, "setattr data/* count=1 hang");
+    fault(&rig, 1, "rename data/* always fail EIO");
+    CHECK_STATUS(kvpath_commit(rig.store, id_of(block), 1), KVPATH_OS_ERROR);
+    CHECK_EQ(hung(&rig, 0), 1);
+    CHECK_OK(kvpath_commit(rig.store, id_of(block), 0));
+    wait_seen(&rig, 1, "unlink", files_of(block), 1);
+    dump_shard(&rig, other, 0);
+    CHECK_EQ(stats_of(rig.store).abandoned, 1); /* the look: nothing waits behind it */
+    release(&rig, 0);
+    wait_at_rest(&rig);
+    rig_stop(&rig);
+}
+
+/* R5, R42: a rename that was given up could still name a file of which shards were lost meanwhile,
+ * and the caller was told so. */
+CASE(a_late_rename_of_what_was_lost_names_nothing)
+{
+    rig_t rig;
+    options_t options = in_shards();
+    options.timeout_ms = 6000;
+    options.window = options.threshold = 64;
+    options.extra = ", \"commit_sync\": \"none\"";
+    rig_start(&rig, 2, options);
+    batch_t *block = block_on(&rig, 0, 0);
+    batch_fill(block);
+    fault(&rig, 0, "create data/* count=1 fail EIO");
+    dump_shard(&rig, block, 0); /* through 1: that one is not lost */
+    long long rename = fault(&rig, 0, "rename data/* count=1 hang");
+    fault(&rig, 0, "fsync data/* always fail EIO");
+    kvpath_task_t task = 0;
+    CHECK_OK(kvpath_dump(rig.store, block->shards + 1, 1, &task));
+    CHECK(finish(&rig, task) != KVPATH_OK);
+    wait_seen(&rig, 1, "unlink", files_of(block), 1);
+    tell(&rig, 0, "release %lld", rename);
+    wait_late_results(&rig, 1);
+    CHECK(!present(rig.store, id_of(block)));
+    heal(&rig, 0);
+    for (unsigned shard = 0; shard < 2; shard++) dump_shard(&rig, block, shard);
+    load_right(&rig, block);
+    wait_at_rest(&rig);
     rig_stop(&rig);
 }

@@ -47,8 +47,8 @@ pub struct Attempt {
     pub abandoned: Option<Epoch>,
     /// What happens when its worker leaves the gate.
     pub pending: Option<Pending>,
-    /// It writes into the temporary of this generation.
-    pub writes: Option<u64>,
+    /// It writes, or names, the temporary of this generation.
+    pub generation: Option<u64>,
     /// It may create the temporary of this generation.
     pub creates: Option<u64>,
     /// A directory was made in this attempt already.

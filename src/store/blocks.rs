@@ -57,6 +57,8 @@ pub enum Creation {
 pub struct Progress {
     /// Its generation.
     pub generation: u64,
+    /// The one that it began with.
+    pub first_generation: u64,
     /// Its temporary.
     pub creation: Creation,
     /// Its shards.
@@ -70,6 +72,10 @@ pub struct Progress {
     pub commit: Option<ChainId>,
     /// The backends on which an engine was asked to write: the temporary may exist.
     pub begun_on: u64,
+    /// Of these, those whose clients have looked at it since the last write.
+    pub seen_by: u64,
+    /// Shards that were written were lost.
+    pub lost: bool,
     /// When it last changed; its age counts from here (R46).
     pub touched: Time,
 }
@@ -78,12 +84,15 @@ impl Progress {
     fn new(generation: u64, shards: usize, now: Time) -> Progress {
         Progress {
             generation,
+            first_generation: generation,
             creation: Creation::Absent,
             shards: vec![Shard::Missing; shards],
             parked: Vec::new(),
             behind: Vec::new(),
             commit: None,
             begun_on: 0,
+            seen_by: 0,
+            lost: false,
             touched: now,
         }
     }
@@ -169,7 +178,7 @@ impl Progress {
     }
 
     /// Notes that the temporary was synced through `lane`.
-    pub fn set_synced(&mut self, lane: usize) {
+    fn set_synced(&mut self, lane: usize) {
         for shard in &mut self.shards {
             if let Shard::Written { lane: through, level } = shard
                 && *through == lane
@@ -188,6 +197,7 @@ impl Progress {
 
     /// Shards that only the cache of `lane` holds are lost to a commit through another path.
     pub fn lose(&mut self, lane: usize) {
+        self.lost = true;
         for shard in &mut self.shards {
             if matches!(shard, Shard::Written { lane: l, level: Level::Cached } if *l == lane) {
                 *shard = Shard::Failed;
@@ -254,6 +264,29 @@ impl Blocks {
     /// The block in progress, if `generation` is its present one.
     pub fn live(&mut self, id: &BlockId, generation: u64) -> Option<&mut Progress> {
         self.table.get_mut(id).filter(|progress| progress.generation == generation)
+    }
+
+    /// Another generation, never used before, takes the place of one of which nothing is written.
+    pub fn renew(&mut self, id: &BlockId, generation: u64) -> Option<&Progress> {
+        let new = self.last_generation + 1;
+        let progress = self.live(id, generation)?;
+        (progress.generation, progress.begun_on) = (new, 0);
+        self.last_generation = new;
+        self.get(id)
+    }
+
+    /// The client of this path has looked at the temporary, with all that is written by now.
+    pub fn seen(&mut self, id: &BlockId, generation: u64, lane: usize) {
+        if let Some(progress) = self.live(id, generation) {
+            progress.seen_by |= 1 << lane;
+        }
+    }
+
+    /// The temporary was synced through this path.
+    pub fn synced(&mut self, id: &BlockId, generation: u64, lane: usize) {
+        if let Some(progress) = self.live(id, generation) {
+            progress.set_synced(lane);
+        }
     }
 
     /// Ends a generation: committed, closed or dropped. It is never used again.

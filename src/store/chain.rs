@@ -56,6 +56,15 @@ pub enum Waiter {
     },
 }
 
+/// What is done through another backend before a commit goes on (R42).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detour {
+    /// Sync what was written through it.
+    Sync(usize),
+    /// Make its client look at the temporary anew.
+    Look(usize),
+}
+
 /// What a chain is for.
 #[derive(Debug)]
 pub enum Work {
@@ -81,8 +90,10 @@ pub enum Work {
         /// The whole block, where one task dumped it: it can be written again through another
         /// backend (R42).
         rewrite: Option<Shards>,
-        /// First sync what was written through this backend (R42).
-        detour: Option<usize>,
+        /// What is done first through another backend.
+        detour: Option<Detour>,
+        /// Backends that were asked to look anew first.
+        looked: u64,
         /// A sync of the temporary through this backend was begun and has not succeeded.
         syncing: Option<usize>,
     },
@@ -201,6 +212,13 @@ impl Work {
         }
     }
 
+    /// It is at a commit's turn through another path that only has to look anew (R42): no attempt
+    /// of the commit itself.
+    #[must_use]
+    pub fn looks(&self) -> bool {
+        matches!(self, Work::Commit { detour: Some(Detour::Look(_)), .. })
+    }
+
     /// It may still begin while the store closes (R54).
     #[must_use]
     pub fn outlives_close(&self) -> bool {
@@ -255,4 +273,12 @@ pub struct Chain {
     pub vanished: bool,
     /// A second look was taken at a file of a wrong size (R23).
     pub looked_again: bool,
+}
+
+impl Chain {
+    /// It began on another backend than this.
+    #[must_use]
+    pub fn went_from(&self, lane: usize) -> bool {
+        self.first_lane.is_some_and(|first| first != lane)
+    }
 }

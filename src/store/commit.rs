@@ -2,8 +2,7 @@
 //! (R40–R43).
 
 use super::attempt::Attempt;
-use super::blocks::Shard;
-use super::chain::{Chain, ChainId, Place, Shards, Waiter, Work};
+use super::chain::{ChainId, Shards, Waiter, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::step::{Step, Then, Verdict};
@@ -11,10 +10,26 @@ use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::CommitSync;
 use crate::engine::{Done, Outcome};
-use crate::error::{self, Error, Failure, Status};
+use crate::error::{self, Error, Failure};
 
 /// The mtime of a block that was written longer ago is refreshed when it is committed.
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+
+impl Work {
+    /// A step of a commit has ended. Gives its generation, and whether it is on a detour.
+    fn commit_goes_on(&mut self, outcome: &Outcome, whole: Option<u64>) -> Option<(u64, bool)> {
+        let Work::Commit { detour, syncing, generation, .. } = self else { return None };
+        let detoured = detour.is_some();
+        if !matches!(outcome, Err(failure) if failure.os() != Some(libc::ENOENT)) {
+            *syncing = None;
+        }
+        if matches!(outcome, Ok(Done::Info(info)) if info.bytes == whole) {
+            // The temporary has its final name: nothing is left to sync through another path.
+            *detour = None;
+        }
+        Some((*generation, detoured))
+    }
+}
 
 impl Core {
     /// Starts the commit of a generation.
@@ -29,7 +44,8 @@ impl Core {
     ) {
         let tried = rewrite.as_ref().map_or(0, |(_, tried)| *tried);
         let rewrite = rewrite.map(|(shards, _)| shards);
-        let work = Work::Commit { generation, waiters, rewrite, detour: None, syncing: None };
+        let work =
+            Work::Commit { generation, waiters, rewrite, detour: None, looked: 0, syncing: None };
         let id = self.add_chain(work, block);
         // Nearly always nothing hangs, and this is on the path of every block.
         let hangs = self.lanes.iter().any(|lane| lane.hung.total() > 0);
@@ -39,141 +55,6 @@ impl Core {
         }
         if let Some(progress) = self.blocks.live(&block, generation) {
             progress.commit = Some(id);
-        }
-        self.route(id, now, fx);
-    }
-
-    /// Backends on which a write of this generation was given up and is still in the kernel. Its
-    /// rename or removal does not go there: it would hang behind the write, and hold the directory
-    /// meanwhile. And a creation that is let go late makes the temporary's name again, so that a
-    /// rename behind it would put an empty file in the block's place where the file system cannot
-    /// tell that there is one (R5, R40).
-    pub(super) fn hung_writers(&self, block: &BlockId, generation: u64) -> u64 {
-        let hung = |attempt: &&Attempt| {
-            attempt.writes == Some(generation)
-                && attempt.block == *block
-                && (attempt.abandoned.is_some() || attempt.chain.is_none())
-        };
-        self.attempts.values().filter(hung).fold(0, |mask, attempt| mask | 1 << attempt.lane)
-    }
-
-    /// Before a commit through `lane`, shards that only the cache of another path may hold are
-    /// written again (where one task has the whole block) or synced through that path (R42). Says
-    /// whether this took over.
-    pub(super) fn takes_detour(
-        &mut self,
-        id: ChainId,
-        lane: usize,
-        now: Time,
-        fx: &mut Effects,
-    ) -> bool {
-        let Some(chain) = self.chains.get_mut(&id) else { return false };
-        let block = chain.block;
-        let Work::Commit { generation, rewrite, detour, .. } = &mut chain.work else {
-            return false;
-        };
-        if detour.is_none() {
-            let progress = self.blocks.live(&block, *generation);
-            let Some(other) = progress.and_then(|progress| progress.cached_elsewhere(lane)) else {
-                return false;
-            };
-            // Only while the task owns the memory (R30).
-            let mine = rewrite.take().filter(|shards| self.tasks.runs(shards.task));
-            if let Some(shards) = mine {
-                self.write_again(id, shards, now, fx);
-                return true;
-            }
-            *detour = Some(other);
-        }
-        // Even an excluded path may still sync what it holds: that is its only way out.
-        let Some(through) = *detour else { return false };
-        chain.place = Place::Queued(through);
-        let class = chain.work.class();
-        self.lanes[through].push(class, id);
-        fx.wake_one(through);
-        true
-    }
-
-    /// A sync through a backend failed or was given up: what only its cache holds is lost. Another
-    /// sync would say nothing about it, since the kernel forgets what it could not write. Says
-    /// whether something was lost.
-    pub(super) fn sync_failed(&mut self, id: ChainId, now: Time, fx: &mut Effects) -> bool {
-        let Some(chain) = self.chains.get_mut(&id) else { return false };
-        let block = chain.block;
-        let Work::Commit { generation, detour, syncing, .. } = &mut chain.work else {
-            return false;
-        };
-        let (detour, syncing) = (detour.take(), syncing.take());
-        let progress = self.blocks.live(&block, *generation);
-        let cached = |lane: &usize| progress.is_some_and(|progress| progress.cached_at(*lane));
-        let Some(lane) = detour.or_else(|| syncing.filter(cached)) else { return false };
-        self.cached_lost(id, lane, now, fx);
-        true
-    }
-
-    /// A sync of the temporary through `lane` begins.
-    pub(super) fn sync_begins(&mut self, id: ChainId, lane: usize) {
-        if let Some(chain) = self.chains.get_mut(&id)
-            && let Work::Commit { syncing, .. } = &mut chain.work
-        {
-            *syncing = Some(lane);
-        }
-    }
-
-    /// The sync through the old backend is done: on with the commit.
-    pub(super) fn detour_done(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        if let Some(chain) = self.chains.get_mut(&id)
-            && let Work::Commit { detour, .. } = &mut chain.work
-        {
-            *detour = None;
-        }
-        self.route(id, now, fx);
-    }
-
-    fn cached_lost(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get(&id) else { return };
-        let block = chain.block;
-        if let Work::Commit { generation, .. } = chain.work
-            && let Some(progress) = self.blocks.live(&block, generation)
-        {
-            progress.lose(lane);
-        }
-        let why = chain.last.as_ref().map_or_else(String::new, |last| {
-            format!(": {}", self.failure_text(last.lane, &last.failure))
-        });
-        // A full disk is what it is, also where it shows only when the cache is written.
-        let full = chain.last.as_ref().is_some_and(|last| last.status == Status::NoSpace);
-        let error = Error::new(
-            if full { Status::NoSpace } else { Status::OsError },
-            format!(
-                "commit of block {block}: shards are only in the cache of a path that is lost or \
-                 cannot sync them; dump all its shards again{why}"
-            ),
-        );
-        self.end(id, Err(error), now, fx);
-    }
-
-    /// A commit becomes a dump again, through the next backend.
-    fn write_again(&mut self, id: ChainId, shards: Shards, now: Time, fx: &mut Effects) {
-        let Some(chain) = self.chains.get_mut(&id) else { return };
-        let Work::Commit { generation, .. } = chain.work else { return };
-        let block = chain.block;
-        let (first, count) = (shards.first, shards.count());
-        let task = shards.task;
-        // The dumping task owns the dump again; whoever else waits goes along.
-        let mut also = Vec::new();
-        if let Work::Commit { waiters, .. } = &mut chain.work {
-            also = std::mem::take(waiters);
-        }
-        also.retain(|w| !matches!(w, Waiter::Task { task: other, .. } if *other == task));
-        chain.work = Work::Dump { shards, generation, create: false, also };
-        if let Some(progress) = self.blocks.live(&block, generation) {
-            progress.commit = None;
-            progress.mark(first, count, Shard::InFlight(id));
-        }
-        if let Some(task) = self.tasks.get_mut(task) {
-            // It is the task's again, and ends with it.
-            task.chains.push(id);
         }
         self.route(id, now, fx);
     }
@@ -193,7 +74,8 @@ impl Core {
                 self.stats.committed_blocks += 1;
                 if let Some(progress) = self.blocks.end(&block, generation) {
                     if progress.begun_on.count_ones() > 1 {
-                        self.suspects.add(block, progress.begun_on & !self.coherent());
+                        let suspect = progress.begun_on & !progress.seen_by & !self.coherent();
+                        self.suspects.add(block, suspect);
                     }
                     if now.since(progress.touched) >= MINUTE {
                         // R40: written long ago, and asked for now.
@@ -205,6 +87,10 @@ impl Core {
                 }
             }
             Err(_) if vanished => self.give_up(block, generation, now, fx),
+            Err(_) if self.may_be_named(&block, generation) => {
+                // Done late the rename would name what was lost, or is not written again yet.
+                self.give_up(block, generation, now, fx);
+            }
             Err(_) => {
                 if let Some(progress) = self.blocks.live(&block, generation) {
                     progress.commit = None;
@@ -260,31 +146,27 @@ impl Core {
         fx: &mut Effects,
     ) -> Verdict {
         let lane = attempt.lane;
-        let Some(Chain { work: Work::Commit { detour, syncing, generation, .. }, block, .. }) =
-            self.chains.get_mut(&id)
-        else {
+        let Some(chain) = self.chains.get_mut(&id) else { return Verdict::NotFound };
+        let (block, looks) = (chain.block, chain.work.looks());
+        let block_bytes = self.rules.shape.map(|shape| shape.block_bytes);
+        let Some((generation, detoured)) = chain.work.commit_goes_on(&outcome, block_bytes) else {
             return Verdict::NotFound;
         };
-        let (detoured, generation, block) = (detour.is_some(), *generation, *block);
-        if !matches!(outcome, Err(ref failure) if failure.os() != Some(libc::ENOENT)) {
-            *syncing = None;
-        }
-        let block_bytes = self.rules.shape.map(|shape| shape.block_bytes);
-        if matches!(&outcome, Ok(Done::Info(info)) if info.bytes == block_bytes) {
-            // The temporary has its final name: nothing is left to sync through another path.
-            *detour = None;
+        if looks {
+            return self.looked(&block, generation, lane, outcome);
         }
         let replace = !self.lanes[lane].no_replace;
         match (&attempt.step, outcome) {
-            (Step::LookAnew, Ok(_)) => Verdict::Next(self.last_commit_steps(&block, lane)),
+            (Step::LookAnew, Ok(_)) => {
+                self.blocks.seen(&block, generation, lane);
+                Verdict::Next(self.last_commit_steps(&block, lane))
+            }
             (Step::SyncTemporary, Ok(_)) => {
-                if let Some(progress) = self.blocks.live(&block, generation) {
-                    progress.set_synced(lane);
+                self.blocks.synced(&block, generation, lane);
+                match detoured {
+                    true => Verdict::Success(Done::Unit),
+                    false => Verdict::Next(Step::Rename { replace }),
                 }
-                if detoured {
-                    return Verdict::Success(Done::Unit);
-                }
-                Verdict::Next(Step::Rename { replace })
             }
             (Step::Rename { .. }, Ok(_)) => self.renamed(),
             (Step::DropTemporary, Ok(_)) => {

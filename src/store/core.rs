@@ -227,31 +227,27 @@ impl Core {
         fx: &mut Effects,
     ) -> Option<Op> {
         let tag = self.new_tag();
+        self.begin_anew(id, now, fx);
         let step = self.first_step(id, lane, now)?;
-        let limit = {
-            let chain = self.chains.get(&id)?;
-            match (&chain.work, chain.work.class()) {
-                (Work::Chore { limit, .. }, _) => *limit,
-                (_, Class::Load | Class::Dump) => self.rules.attempt_limit,
-                (_, Class::Lookup) => self.rules.lookup_limit.map(|(_, attempt)| attempt),
-                (_, Class::Metadata | Class::Lease | Class::Idle) => self.rules.metadata_limit,
-            }
-        };
+        let limit = self.limit_of(&self.chains.get(&id)?.work);
         if step == Step::SyncTemporary {
             self.sync_begins(id, lane);
         }
         let chain = self.chains.get_mut(&id)?;
-        chain.attempts += 1;
-        chain.first_lane.get_or_insert(lane);
+        if !chain.work.looks() {
+            chain.attempts += 1;
+            chain.first_lane.get_or_insert(lane);
+        }
         chain.place = Place::Running(tag);
         if chain.attempts > 1 {
             self.stats.retries += 1;
             self.lanes[lane].stats.retries += 1;
         }
-        let (writes, creates) = match chain.work {
+        let (generation, creates) = match chain.work {
             Work::Dump { generation, create, .. } => {
                 (Some(generation), create.then_some(generation))
             }
+            Work::Commit { generation, .. } => (Some(generation), None),
             _ => (None, None),
         };
         let mut attempt = Attempt {
@@ -266,7 +262,7 @@ impl Core {
             waiting: None,
             abandoned: None,
             pending: None,
-            writes,
+            generation,
             creates,
             made_dir: false,
             work: super::flow::operation(&chain.work),

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
-use super::attempt::Attempt;
 use super::blocks::{Creation, Level as Safety, Shard, waiter};
 use super::chain::{ChainId, Place, Shards, Waiter, Work};
 use super::core::Core;
 use super::effects::Effects;
+use super::generations::closed_error;
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::{CommitPolicy, CommitSync};
 use crate::error::{Error, Status};
 use crate::log::Level;
-
-/// Temporaries that could not be removed yet, remembered for another try.
-const MAX_LEFTOVERS: usize = 65_536;
 
 impl Core {
     /// Starts chains for shards that nobody writes yet.
@@ -67,7 +64,7 @@ impl Core {
             waiters.extend(also);
             return self.tell(waiters, &Err(closed_error(&block)), now, fx);
         };
-        progress.touched = now;
+        (progress.touched, progress.seen_by) = (now, 0);
         progress.mark(shards.first, shards.count(), Shard::Written { lane, level });
         let created = std::mem::replace(&mut progress.creation, Creation::Done);
         let parked = match created {
@@ -219,89 +216,6 @@ impl Core {
         self.unpark(next, now, fx);
     }
 
-    /// Ends a generation that cannot be finished. Under `last_shard` the next one knows what the
-    /// caller has dumped: all that is needed again before the last shard counts (R41).
-    pub(super) fn give_up(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
-        let dumped = self.blocks.live(&block, generation).map(|progress| progress.dumped());
-        self.end_generation(block, generation, now, fx);
-        if self.rules.commit_policy == CommitPolicy::LastShard && !self.closing {
-            let next = self.blocks.begin(block, now);
-            for index in dumped.into_iter().flatten() {
-                if next.shards.get(index as usize) == Some(&Shard::Missing) {
-                    next.mark(index, 1, Shard::Failed);
-                }
-            }
-        }
-    }
-
-    /// Gives up a generation: its other chains end, its temporary is removed.
-    pub(super) fn end_generation(
-        &mut self,
-        block: BlockId,
-        generation: u64,
-        now: Time,
-        fx: &mut Effects,
-    ) {
-        let Some(progress) = self.blocks.end(&block, generation) else { return };
-        let others: Vec<ChainId> = progress
-            .shards
-            .iter()
-            .filter_map(|shard| match shard {
-                Shard::InFlight(id) => Some(*id),
-                _ => None,
-            })
-            .chain(progress.commit)
-            .collect();
-        for id in others {
-            self.terminate(id, closed_error(&block), now, fx);
-        }
-        let error = Err(closed_error(&block));
-        for (_, shards) in progress.behind {
-            self.end_positions(shards.task, &shards.positions, &error, now, fx);
-        }
-        self.discard(block, generation, now, fx);
-    }
-
-    /// A temporary could not be removed: it is tried again once a path works, and at close. What is
-    /// over the limit stays for the sweep of the next open (R46).
-    pub(super) fn keep_leftover(&mut self, block: BlockId, generation: u64) {
-        if self.leftovers.len() < MAX_LEFTOVERS {
-            self.leftovers.insert((block, generation));
-        }
-    }
-
-    /// Tries again to remove what could not be removed.
-    pub(super) fn discard_leftovers(&mut self, now: Time, fx: &mut Effects) {
-        for (block, generation) in std::mem::take(&mut self.leftovers) {
-            self.discard(block, generation, now, fx);
-        }
-    }
-
-    /// Removes a temporary of this store, best effort: not where a write of it still hangs.
-    pub(super) fn discard(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
-        let hung = self.hung_writers(&block, generation);
-        let id = self.add_chain(Work::Discard { generation }, block);
-        if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = hung;
-        }
-        self.route(id, now, fx);
-    }
-
-    /// An attempt that could create a temporary has returned: if its generation is over, the file
-    /// goes (R5).
-    pub(super) fn after_creation(&mut self, attempt: &Attempt, now: Time, fx: &mut Effects) {
-        let outlived = attempt.abandoned.is_some() || attempt.chain.is_none();
-        if outlived && attempt.writes.is_some() && !self.leftovers.is_empty() {
-            // It may have been what kept a temporary from being removed.
-            self.discard_leftovers(now, fx);
-        }
-        let Some(generation) = attempt.creates else { return };
-        // While it is being committed, it is still live.
-        if self.blocks.live(&attempt.block, generation).is_none() {
-            self.discard(attempt.block, generation, now, fx);
-        }
-    }
-
     /// Tells waiters how it ended.
     pub(super) fn tell(
         &mut self,
@@ -360,17 +274,6 @@ impl Core {
             None => self.tell(vec![waiting], &Ok(()), now, fx),
         }
     }
-}
-
-/// Why bytes that were written will never be seen.
-fn closed_error(block: &BlockId) -> Error {
-    Error::new(
-        Status::Error,
-        format!(
-            "block {block}: its unfinished file was given up (an operation on it still \
-             hangs, or it was dropped); dump all its shards again"
-        ),
-    )
 }
 
 /// Joins memory of adjacent shards.

@@ -185,7 +185,7 @@ impl Core {
                     self.record_success(lane, now, fx);
                 }
                 self.count_success(id, lane);
-                if self.chains.get(&id).is_some_and(|chain| chain.first_lane != Some(lane)) {
+                if self.chains.get(&id).is_some_and(|chain| chain.went_from(lane)) {
                     self.stats.failovers += 1;
                 }
                 self.succeed(id, lane, done, now, fx);
@@ -226,7 +226,8 @@ impl Core {
 
     /// Goes on to the next candidate, unless the store closes (R54: without retry).
     pub(super) fn retry(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        if self.closing {
+        // What only looked has not begun yet.
+        if self.closing && !self.look_ended(id) {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::Attempt;
-use super::chain::{Chain, ChainId, Work};
+use super::chain::{Chain, ChainId, Detour, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::MARKER;
@@ -123,7 +123,8 @@ impl Core {
             {
                 Step::Marker(Then::Main)
             }
-            Work::Commit { detour: Some(_), .. } => Step::SyncTemporary,
+            Work::Commit { detour: Some(Detour::Sync(_)), .. } => Step::SyncTemporary,
+            Work::Commit { detour: Some(Detour::Look(_)), .. } => Step::LookAnew,
             Work::Commit { .. } => self.first_commit_step(&chain.block, lane),
             Work::Load(_) if self.suspects.has(&chain.block, lane) => Step::LookAnew,
             Work::Refresh { .. } => Step::Refresh,

@@ -53,6 +53,16 @@ impl Attempt {
 }
 
 impl Core {
+    /// How long an attempt of this may take.
+    pub(super) fn limit_of(&self, work: &Work) -> Option<Duration> {
+        match (work, work.class()) {
+            (Work::Chore { limit, .. }, _) => *limit,
+            (_, Class::Load | Class::Dump) => self.rules.attempt_limit,
+            (_, Class::Lookup) => self.rules.lookup_limit.map(|(_, attempt)| attempt),
+            (_, Class::Metadata | Class::Lease | Class::Idle) => self.rules.metadata_limit,
+        }
+    }
+
     /// Time has passed: ends what is over its limit, and says when to look again. `armed` is when
     /// the judge meant to wake.
     pub fn judge(&mut self, now: Time, fx: &mut Effects) -> Option<Time> {

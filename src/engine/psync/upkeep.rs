@@ -104,22 +104,20 @@ impl Job<'_> {
         // rename that hung is done whenever the path lets it go, and may find a block that was
         // dumped meanwhile.
         match file::stat(to) {
-            Ok(info) if info.is_file() && info.bytes != bytes => {}
+            Ok(info) if info.is_file() && info.bytes != bytes => UNIT,
             Ok(_) => {
-                move_back(to, from).map_err(|errno| Failure::errno(Step::Rename, errno))?;
-                return Ok(Done::Left);
+                // Whatever has the name by now: a whole block takes its place, and a client that
+                // remembers one there is not believed.
+                let back = file::rename(to, from, false);
+                back.map_err(|errno| Failure::errno(Step::Rename, errno))?;
+                Ok(Done::Left)
             }
-            Err(errno) => return Err(Failure::errno(Step::Stat, errno)),
+            Err(errno) => {
+                // Nobody knows what was moved: it goes back where nothing has the name.
+                let back = file::rename(to, from, true);
+                back.map_err(|errno| Failure::errno(Step::Rename, errno))?;
+                Err(Failure::errno(Step::Stat, errno))
+            }
         }
-        UNIT
-    }
-}
-
-/// Gives a file its name back, unless yet another has it by now: one is enough.
-fn move_back(from: &CStr, to: &CStr) -> Result<(), i32> {
-    match file::rename(from, to, true) {
-        Ok(()) | Err(libc::EEXIST) => Ok(()),
-        Err(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => file::rename(from, to, false),
-        Err(errno) => Err(errno),
     }
 }

@@ -288,7 +288,7 @@ impl World {
 
     /// A caller uses new bytes only for a generation that it has not begun.
     fn version(&mut self, block: BlockId) -> u8 {
-        let present = self.core.blocks.get(&block).map(|progress| progress.generation);
+        let present = self.core.blocks.get(&block).map(|progress| progress.first_generation);
         if let (Some(generation), Some((known, version))) = (present, self.versions.get(&block))
             && *known == generation
         {

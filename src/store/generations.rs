@@ -1,0 +1,189 @@
+//! Generations of a block's temporary: how one ends, how one takes the place of another, and what
+//! removes the files that are left (R5, R46).
+
+use super::attempt::Attempt;
+use super::blocks::Shard;
+use super::chain::{ChainId, Class, Work};
+use super::core::Core;
+use super::effects::Effects;
+use super::step::Step;
+use super::types::BlockId;
+use crate::clock::Time;
+use crate::config::CommitPolicy;
+use crate::error::{Error, Status};
+
+/// Temporaries that could not be removed yet, remembered for another try.
+const MAX_LEFTOVERS: usize = 65_536;
+
+impl Attempt {
+    /// It is in the kernel, and nobody waits for it any more.
+    fn is_left(&self) -> bool {
+        self.abandoned.is_some() || self.chain.is_none()
+    }
+
+    /// It works on the temporary of its generation, or on that file's name.
+    fn is_at_the_temporary(&self) -> bool {
+        match self.step {
+            Step::Main => self.class == Class::Dump,
+            Step::LookAnew | Step::SyncTemporary | Step::Rename { .. } | Step::DropTemporary => {
+                self.generation.is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Core {
+    fn left_at(&self, which: impl Fn(&Attempt) -> bool) -> u64 {
+        let left = self.attempts.values().filter(|attempt| attempt.is_left() && which(attempt));
+        left.fold(0, |mask, attempt| mask | 1 << attempt.lane)
+    }
+
+    /// Backends on which a write of this generation, or of one whose place it took, was given up
+    /// and is still in the kernel. The rename does not go there first: it would hang behind the
+    /// write, and hold the directory meanwhile.
+    pub(super) fn hung_writers(&self, block: &BlockId, generation: u64) -> u64 {
+        let first = self.blocks.get(block).map_or(generation, |progress| progress.first_generation);
+        self.left_at(|attempt| {
+            let mine = attempt.generation.is_some_and(|own| (first..=generation).contains(&own));
+            mine && attempt.block == *block && attempt.class == Class::Dump
+        })
+    }
+
+    /// Backends on which anything was given up that is still at the temporary of this generation.
+    fn hung_at_temporary(&self, block: &BlockId, generation: u64) -> u64 {
+        self.left_at(|attempt| {
+            let mine = attempt.generation == Some(generation) && attempt.block == *block;
+            mine && attempt.is_at_the_temporary()
+        })
+    }
+
+    /// Shards of this generation were lost, and a rename of it that was given up may still be done.
+    pub(super) fn may_be_named(&self, block: &BlockId, generation: u64) -> bool {
+        let lost = self.blocks.get(block).is_some_and(|progress| progress.lost);
+        lost && self.attempts.values().any(|attempt| {
+            let mine = attempt.generation == Some(generation) && attempt.block == *block;
+            mine && attempt.is_left() && matches!(attempt.step, Step::Rename { .. })
+        })
+    }
+
+    /// Before the next attempt of a chain that creates the temporary: where a creation of it was
+    /// given up and is still in the kernel, it gets another name. Done late it would make the old
+    /// name again, and a rename that is done later still would put an empty file in the block's
+    /// place where the file system cannot tell that there is one (R40); and its client would
+    /// remember the file as it was then. Nothing has been written but by this chain.
+    pub(super) fn begin_anew(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+        let Some(chain) = self.chains.get(&id).filter(|chain| !chain.in_kernel.is_empty()) else {
+            return;
+        };
+        let block = chain.block;
+        let Work::Dump { generation: old, .. } = chain.work else { return };
+        let hung = |tag| self.attempts.get(tag).is_some_and(|a: &Attempt| a.creates == Some(old));
+        if !chain.in_kernel.iter().any(hung) {
+            return;
+        }
+        let Some(progress) = self.blocks.renew(&block, old) else { return };
+        let (new, waiting) = (progress.generation, progress.parked.iter());
+        for (chain, creates) in waiting.map(|chain| (chain, false)).chain([(&id, true)]) {
+            let work = self.chains.get_mut(chain).map(|chain| &mut chain.work);
+            if let Some(Work::Dump { generation, create, .. }) = work {
+                (*generation, *create) = (new, creates);
+            }
+        }
+        self.discard(block, old, now, fx);
+    }
+
+    /// Ends a generation that cannot be finished. Under `last_shard` the next one knows what the
+    /// caller has dumped: all that is needed again before the last shard counts (R41).
+    pub(super) fn give_up(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+        let dumped = self.blocks.live(&block, generation).map(|progress| progress.dumped());
+        self.end_generation(block, generation, now, fx);
+        if self.rules.commit_policy == CommitPolicy::LastShard && !self.closing {
+            let next = self.blocks.begin(block, now);
+            for index in dumped.into_iter().flatten() {
+                if next.shards.get(index as usize) == Some(&Shard::Missing) {
+                    next.mark(index, 1, Shard::Failed);
+                }
+            }
+        }
+    }
+
+    /// Gives up a generation: its other chains end, its temporary is removed.
+    pub(super) fn end_generation(
+        &mut self,
+        block: BlockId,
+        generation: u64,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let Some(progress) = self.blocks.end(&block, generation) else { return };
+        let others: Vec<ChainId> = progress
+            .shards
+            .iter()
+            .filter_map(|shard| match shard {
+                Shard::InFlight(id) => Some(*id),
+                _ => None,
+            })
+            .chain(progress.commit)
+            .collect();
+        for id in others {
+            self.terminate(id, closed_error(&block), now, fx);
+        }
+        let error = Err(closed_error(&block));
+        for (_, shards) in progress.behind {
+            self.end_positions(shards.task, &shards.positions, &error, now, fx);
+        }
+        self.discard(block, generation, now, fx);
+    }
+
+    /// A temporary could not be removed: it is tried again once a path works, and at close. What is
+    /// over the limit stays for the sweep of the next open (R46).
+    pub(super) fn keep_leftover(&mut self, block: BlockId, generation: u64) {
+        if self.leftovers.len() < MAX_LEFTOVERS {
+            self.leftovers.insert((block, generation));
+        }
+    }
+
+    /// Tries again to remove what could not be removed.
+    pub(super) fn discard_leftovers(&mut self, now: Time, fx: &mut Effects) {
+        for (block, generation) in std::mem::take(&mut self.leftovers) {
+            self.discard(block, generation, now, fx);
+        }
+    }
+
+    /// Removes a temporary of this store, best effort: not where something still hangs at it,
+    /// which it would wait behind, holding the directory, or be too late for.
+    pub(super) fn discard(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+        let hung = self.hung_at_temporary(&block, generation);
+        let id = self.add_chain(Work::Discard { generation }, block);
+        if let Some(chain) = self.chains.get_mut(&id) {
+            chain.tried = hung;
+        }
+        self.route(id, now, fx);
+    }
+
+    /// An attempt that could create a temporary has returned: if its generation is over, the file
+    /// goes (R5).
+    pub(super) fn after_creation(&mut self, attempt: &Attempt, now: Time, fx: &mut Effects) {
+        if attempt.is_left() && attempt.generation.is_some() && !self.leftovers.is_empty() {
+            // It may have been what kept a temporary from being removed.
+            self.discard_leftovers(now, fx);
+        }
+        let Some(generation) = attempt.creates else { return };
+        // While it is being committed, it is still live.
+        if self.blocks.live(&attempt.block, generation).is_none() {
+            self.discard(attempt.block, generation, now, fx);
+        }
+    }
+}
+
+/// Why bytes that were written will never be seen.
+pub(super) fn closed_error(block: &BlockId) -> Error {
+    Error::new(
+        Status::Error,
+        format!(
+            "block {block}: its unfinished file was given up (an operation on it still \
+             hangs, or it was dropped); dump all its shards again"
+        ),
+    )
+}
