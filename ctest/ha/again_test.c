@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "ha.h"
 
@@ -76,6 +78,33 @@ CASE(a_rename_that_was_given_up_and_done_is_success)
 {
     orphaned_rename(true);
     orphaned_rename(false);
+}
+
+/* R40: another writer's whole block stays as it is where a rename cannot tell that it is there, too.
+ * Who has it open, or remembers it, would get ESTALE for a block that was replaced. */
+CASE(what_is_there_is_not_replaced)
+{
+    rig_t rig;
+    options_t options = {.shape = whole, .timeout_ms = 9000};
+    rig_start(&rig, 2, options);
+    for (int at = 0; at < 2; at++) fault(&rig, at, "rename-flags * always fail EINVAL");
+    kvpath_store_t other = open_store(rig_config(&rig, options));
+    batch_t *block = block_on(&rig, 0, 0);
+    const char *file = block_path(rig.storage, id_of(block), 0);
+    dump_batch(rig.store, block);
+    struct stat first, now;
+    CHECK(stat(file, &first) == 0);
+    for (int twice = 0; twice < 2; twice++) { /* it does not know that flags are refused, then does */
+        dump_batch(other, block);
+        CHECK(stat(file, &now) == 0);
+        CHECK_EQ(now.st_ino, first.st_ino);
+    }
+    CHECK(truncate(file, 1) == 0); /* but what is no whole block is */
+    dump_batch(other, block);
+    check_file(file, id_of(block), whole.block);
+    load_right(&rig, block);
+    CHECK_OK(kvpath_close(other));
+    rig_stop(&rig);
 }
 
 /* R30, R42: a commit that fails is a dump again, through the next path; it ends with its task, and

@@ -140,7 +140,7 @@ mutant store/outcome.rs route.an_error_goes_to_the_next_backend \
 mutant store/routing.rs route.an_error_goes_to_the_next_backend \
     's/(available \& !tried)/(available | tried \& 0)/' 'a backend is tried twice'
 mutant store/flow.rs route.no_retry_during_close \
-    '/pub(super) fn retry/,/^    }/s/if self\.closing \&\& !self\.look_ended(id) {/if false {/' 'a retry during close'
+    '/pub(super) fn retry/,/^    }/s/if self\.closing \&\& !looked {/if false {/' 'a retry during close'
 mutant store/routing.rs route.the_modulus_is_the_configured_count \
     's/(primary + step) % n)/(primary + n - step) % n)/' 'candidates go backwards'
 
@@ -180,6 +180,9 @@ mutant store/suspects.rs remember.who_names_a_block_looks_anew \
 mutant store/step.rs remember.who_saw_less_looks_anew_before_a_load \
     's/if self\.suspects\.has(/if false \&\& self.suspects.has(/' \
     'a path gives what it remembers of an unfinished block'
+mutant store/commit.rs again.what_is_there_is_not_replaced \
+    's/^            false => self\.look_at_final(lane, true),/            false => Step::Rename { replace: true },/' \
+    'a block that is there is replaced where a rename cannot tell'
 mutant store/detour.rs remember.other_processes_get_the_whole_block \
     's/if others == 0 {/if others < u64::MAX {/' 'other processes get what a client remembers'
 mutant store/generations.rs remember.a_late_create_and_a_late_rename_replace_nothing \

@@ -17,6 +17,14 @@ static options_t quick(void)
 
 static size_t io_threads(void) { return threads_named("ucm_health_io"); }
 
+static bool is_one_io_thread(void *unused)
+{
+    (void)unused;
+    return io_threads() == 1;
+}
+
+static bool has_no_probe_thread(void *rig) { return health_of(rig, 0).probe_threads == 0; }
+
 /* R20, R51: while others are probed nothing at all is done on the healthy ones. */
 CASE(healthy_backends_get_no_probes)
 {
@@ -141,16 +149,13 @@ CASE(a_timed_out_probe_is_replaced)
     CHECK_EQ(hung(&rig, 0), 1);
     CHECK_EQ(health_of(&rig, 0).probe_threads, 1);
     CHECK_EQ(io_threads(), 2);
-    size_t left = thread_count() - 1;
     release(&rig, 0);
-    wait_threads(left);
+    wait_for("the end of the late probe", has_no_probe_thread, &rig);
+    wait_for("the end of its thread", is_one_io_thread, NULL);
     int second = thread_named("ucm_health_io");
     CHECK(second != first);
-    CHECK_EQ(health_of(&rig, 0).probe_threads, 0);
     rig_stop(&rig);
 }
-
-static bool has_no_probe_thread(void *rig) { return health_of(rig, 0).probe_threads == 0; }
 
 static bool has_probed(void *rig) { return health_of(rig, 0).probes > 0; }
 
@@ -208,8 +213,8 @@ CASE(a_stalled_path_does_not_keep_others_out)
     heal(&rig, 0);
     release(&rig, 0);
     wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
+    wait_for("the end of the late probes", is_one_io_thread, NULL);
     wait_threads(before + 1); /* the worker that is there from now on */
-    CHECK_EQ(io_threads(), 1);
     CHECK_EQ(count_files(rig.storage, "probe"), 0);
     rig_stop(&rig);
 }

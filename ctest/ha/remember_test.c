@@ -233,7 +233,12 @@ CASE(a_hung_look_keeps_no_directory)
 
 /* R5, R42: a rename that was given up could still name a file of which shards were lost meanwhile,
  * and the caller was told so. */
-CASE(a_late_rename_of_what_was_lost_names_nothing)
+static bool no_temporary(void *rig)
+{
+    return count_files(((rig_t *)rig)->storage, ".tmp") == 0;
+}
+
+static void late_rename_of_what_was_lost(bool before_the_removal)
 {
     rig_t rig;
     options_t options = in_shards();
@@ -246,17 +251,28 @@ CASE(a_late_rename_of_what_was_lost_names_nothing)
     fault(&rig, 0, "create data/* count=1 fail EIO");
     dump_shard(&rig, block, 0); /* through 1: that one is not lost */
     long long rename = fault(&rig, 0, "rename data/* count=1 hang");
+    if (before_the_removal) fault(&rig, 1, "unlink data/* count=1 hang");
     fault(&rig, 0, "fsync data/* always fail EIO");
     kvpath_task_t task = 0;
     CHECK_OK(kvpath_dump(rig.store, block->shards + 1, 1, &task));
     CHECK(finish(&rig, task) != KVPATH_OK);
-    wait_seen(&rig, 1, "unlink", files_of(block), 1);
+    if (before_the_removal) wait_hung(&rig, 1, 1, "unlink");
+    else wait_for("the removal", no_temporary, &rig);
     tell(&rig, 0, "release %lld", rename);
     wait_late_results(&rig, 1);
-    CHECK(!present(rig.store, id_of(block)));
+    release(&rig, 1);
+    wait_for("the removal", no_temporary, &rig);
+    wait_at_rest(&rig);
+    CHECK(!exists(block_path(rig.storage, id_of(block), 0)));
     heal(&rig, 0);
     for (unsigned shard = 0; shard < 2; shard++) dump_shard(&rig, block, shard);
     load_right(&rig, block);
     wait_at_rest(&rig);
     rig_stop(&rig);
+}
+
+CASE(a_late_rename_of_what_was_lost_names_nothing)
+{
+    late_rename_of_what_was_lost(false);
+    late_rename_of_what_was_lost(true);
 }

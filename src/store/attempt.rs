@@ -100,6 +100,7 @@ impl Attempt {
             | Step::TouchFinal { .. }
             | Step::StatFinal { .. }
             | Step::DropTemporary
+            | Step::DropFinal
             | Step::Refresh
             | Step::Space => false,
         }

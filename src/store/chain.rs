@@ -117,6 +117,8 @@ pub enum Work {
     Discard {
         /// The generation.
         generation: u64,
+        /// See [`Leftover`](super::generations::Leftover).
+        named: bool,
     },
     /// One step of the collector (R80–R86).
     Chore {

@@ -54,7 +54,7 @@ impl Core {
             chain.tried = tried | hung;
         }
         if let Some(progress) = self.blocks.live(&block, generation) {
-            progress.commit = Some(id);
+            (progress.commit, progress.lost) = (Some(id), false);
         }
         self.route(id, now, fx);
     }
@@ -116,7 +116,17 @@ impl Core {
     fn last_commit_steps(&self, block: &BlockId, lane: usize) -> Step {
         match self.needs_sync(block) {
             true => Step::SyncTemporary,
-            false => Step::Rename { replace: !self.lanes[lane].no_replace },
+            false => self.naming(lane),
+        }
+    }
+
+    /// How a temporary gets its final name. Where a rename cannot leave alone what is there, that
+    /// is looked at before: whoever has a replaced file open, or remembers it, gets ESTALE for it,
+    /// which would count against a healthy path.
+    fn naming(&self, lane: usize) -> Step {
+        match self.lanes[lane].no_replace {
+            true => Step::Rename { replace: false },
+            false => self.look_at_final(lane, true),
         }
     }
 
@@ -130,7 +140,7 @@ impl Core {
         let generation = match chain.work {
             Work::Commit { generation, .. }
             | Work::Dump { generation, .. }
-            | Work::Discard { generation } => generation,
+            | Work::Discard { generation, .. } => generation,
             _ => return None,
         };
         Some(self.layout.temporary_path(lane, &chain.block, generation))
@@ -155,7 +165,6 @@ impl Core {
         if looks {
             return self.looked(&block, generation, lane, outcome);
         }
-        let replace = !self.lanes[lane].no_replace;
         match (&attempt.step, outcome) {
             (Step::LookAnew, Ok(_)) => {
                 self.blocks.seen(&block, generation, lane);
@@ -165,7 +174,7 @@ impl Core {
                 self.blocks.synced(&block, generation, lane);
                 match detoured {
                     true => Verdict::Success(Done::Unit),
-                    false => Verdict::Next(Step::Rename { replace }),
+                    false => Verdict::Next(self.naming(lane)),
                 }
             }
             (Step::Rename { .. }, Ok(_)) => self.renamed(),
@@ -201,12 +210,12 @@ impl Core {
         }
     }
 
-    /// There seems to be a file under the final name, or there should be one.
-    fn look_at_final(&self, lane: usize, taken: bool) -> Verdict {
-        Verdict::Next(match self.lanes[lane].facts.coherent {
+    /// There may be a file under the final name, or there should be one.
+    fn look_at_final(&self, lane: usize, taken: bool) -> Step {
+        match self.lanes[lane].facts.coherent {
             true => Step::StatFinal { taken },
             false => Step::TouchFinal { taken },
-        })
+        }
     }
 
     /// There is a file under the final name, whole or not. It was there before the rename
@@ -245,13 +254,13 @@ impl Core {
         let missing = failure.os() == Some(libc::ENOENT);
         match step {
             Step::Rename { replace: false } => match failure.os() {
-                Some(libc::EEXIST) => self.look_at_final(lane, true),
+                Some(libc::EEXIST) => Verdict::Next(self.look_at_final(lane, true)),
                 Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
                     // The file system cannot tell: the plain form from now on (R22, "unsupported").
                     self.lanes[lane].no_replace = false;
-                    Verdict::Next(Step::Rename { replace: true })
+                    Verdict::Next(self.naming(lane))
                 }
-                _ if missing => self.look_at_final(lane, false),
+                _ if missing => Verdict::Next(self.look_at_final(lane, false)),
                 _ => Verdict::Fail(failure),
             },
             Step::TouchFinal { taken } => match (*taken, failure.os()) {
@@ -266,7 +275,7 @@ impl Core {
                 _ => Verdict::Fail(failure),
             },
             Step::Rename { replace: true } | Step::SyncTemporary | Step::LookAnew if missing => {
-                self.look_at_final(lane, false)
+                Verdict::Next(self.look_at_final(lane, false))
             }
             _ => Verdict::Fail(failure),
         }

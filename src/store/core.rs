@@ -17,6 +17,7 @@ use super::call::Calls;
 use super::chain::{Chain, ChainId, Class, Place, Work};
 use super::counts::TaskTimes;
 use super::effects::Effects;
+use super::generations::Leftover;
 use super::hotness::Hotness;
 use super::layout::Layout;
 use super::rules::Rules;
@@ -51,7 +52,7 @@ pub struct Core {
     pub(super) attempts: HashMap<Tag, Attempt>,
     pub(super) blocks: Blocks,
     /// Temporaries of ended generations that could not be removed.
-    pub(super) leftovers: BTreeSet<(BlockId, u64)>,
+    pub(super) leftovers: BTreeSet<Leftover>,
     pub(super) stats: Snapshot,
     pub(super) task_times: TaskTimes,
     pub(super) closing: bool,

@@ -199,10 +199,16 @@ impl Core {
         Verdict::Success(Done::Unit)
     }
 
-    /// A commit's turn through another path, to look anew, is over. Says whether it was one.
+    /// A commit's turn through another path, to look anew, has failed: that path may still name the
+    /// block, unless it hangs. Says whether it was such a turn.
     pub(super) fn look_ended(&mut self, id: ChainId) -> bool {
-        let work = self.chains.get_mut(&id).map(|chain| &mut chain.work);
-        let Some(Work::Commit { detour, .. }) = work else { return false };
-        detour.take_if(|detour| matches!(detour, Detour::Look(_))).is_some()
+        let Some(chain) = self.chains.get_mut(&id) else { return false };
+        let Work::Commit { detour, .. } = &mut chain.work else { return false };
+        let Some(Detour::Look(through)) = *detour else { return false };
+        *detour = None;
+        if chain.last.as_ref().is_none_or(|last| last.status != Status::Timeout) {
+            chain.tried &= !(1 << through);
+        }
+        true
     }
 }

@@ -6,7 +6,7 @@ use super::blocks::{Creation, Level as Safety, Shard, waiter};
 use super::chain::{ChainId, Place, Shards, Waiter, Work};
 use super::core::Core;
 use super::effects::Effects;
-use super::generations::closed_error;
+use super::generations::{Leftover, closed_error};
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::{CommitPolicy, CommitSync};
@@ -167,7 +167,7 @@ impl Core {
             return;
         }
         if self.blocks.end(&block, generation).is_some_and(|progress| progress.begun_on != 0) {
-            self.discard(block, generation, now, fx);
+            self.discard(Leftover { block, generation, named: false }, now, fx);
         }
     }
 

@@ -6,6 +6,7 @@ use super::attempt::{Attempt, Pending};
 use super::chain::{ChainId, Class, LastError, Place, Shards, Work};
 use super::core::Core;
 use super::effects::Effects;
+use super::generations::Leftover;
 use super::layout::QUARANTINE;
 use super::routing;
 use super::step::Verdict;
@@ -227,7 +228,8 @@ impl Core {
     /// Goes on to the next candidate, unless the store closes (R54: without retry).
     pub(super) fn retry(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
         // What only looked has not begun yet.
-        if self.closing && !self.look_ended(id) {
+        let looked = self.look_ended(id);
+        if self.closing && !looked {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
         }
@@ -316,9 +318,9 @@ impl Core {
                 });
                 self.end_part(call, errors, fx);
             }
-            Work::Discard { generation } => match result {
+            Work::Discard { generation, named } => match result {
                 Err(error) if error.status != Status::NotFound => {
-                    self.keep_leftover(chain.block, generation);
+                    self.keep_leftover(Leftover { block: chain.block, generation, named });
                 }
                 // A path works: whatever was left behind goes too.
                 _ if !self.leftovers.is_empty() => self.discard_leftovers(now, fx),

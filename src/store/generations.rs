@@ -12,6 +12,18 @@ use crate::clock::Time;
 use crate::config::CommitPolicy;
 use crate::error::{Error, Status};
 
+/// A temporary to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Leftover {
+    /// Its block.
+    pub block: BlockId,
+    /// Its generation.
+    pub generation: u64,
+    /// Where the temporary is gone, a rename that was given up has made it the block, with shards
+    /// lost: it goes, too. If it is another writer's by then, that one is only missed.
+    pub named: bool,
+}
+
 /// Temporaries that could not be removed yet, remembered for another try.
 const MAX_LEFTOVERS: usize = 65_536;
 
@@ -90,7 +102,7 @@ impl Core {
                 (*generation, *create) = (new, creates);
             }
         }
-        self.discard(block, old, now, fx);
+        self.discard(Leftover { block, generation: old, named: false }, now, fx);
     }
 
     /// Ends a generation that cannot be finished. Under `last_shard` the next one knows what the
@@ -116,6 +128,7 @@ impl Core {
         now: Time,
         fx: &mut Effects,
     ) {
+        let named = self.may_be_named(&block, generation);
         let Some(progress) = self.blocks.end(&block, generation) else { return };
         let others: Vec<ChainId> = progress
             .shards
@@ -133,29 +146,30 @@ impl Core {
         for (_, shards) in progress.behind {
             self.end_positions(shards.task, &shards.positions, &error, now, fx);
         }
-        self.discard(block, generation, now, fx);
+        self.discard(Leftover { block, generation, named }, now, fx);
     }
 
     /// A temporary could not be removed: it is tried again once a path works, and at close. What is
     /// over the limit stays for the sweep of the next open (R46).
-    pub(super) fn keep_leftover(&mut self, block: BlockId, generation: u64) {
+    pub(super) fn keep_leftover(&mut self, leftover: Leftover) {
         if self.leftovers.len() < MAX_LEFTOVERS {
-            self.leftovers.insert((block, generation));
+            self.leftovers.insert(leftover);
         }
     }
 
     /// Tries again to remove what could not be removed.
     pub(super) fn discard_leftovers(&mut self, now: Time, fx: &mut Effects) {
-        for (block, generation) in std::mem::take(&mut self.leftovers) {
-            self.discard(block, generation, now, fx);
+        for leftover in std::mem::take(&mut self.leftovers) {
+            self.discard(leftover, now, fx);
         }
     }
 
     /// Removes a temporary of this store, best effort: not where something still hangs at it,
     /// which it would wait behind, holding the directory, or be too late for.
-    pub(super) fn discard(&mut self, block: BlockId, generation: u64, now: Time, fx: &mut Effects) {
+    pub(super) fn discard(&mut self, leftover: Leftover, now: Time, fx: &mut Effects) {
+        let Leftover { block, generation, named } = leftover;
         let hung = self.hung_at_temporary(&block, generation);
-        let id = self.add_chain(Work::Discard { generation }, block);
+        let id = self.add_chain(Work::Discard { generation, named }, block);
         if let Some(chain) = self.chains.get_mut(&id) {
             chain.tried = hung;
         }
@@ -171,8 +185,9 @@ impl Core {
         }
         let Some(generation) = attempt.creates else { return };
         // While it is being committed, it is still live.
-        if self.blocks.live(&attempt.block, generation).is_none() {
-            self.discard(attempt.block, generation, now, fx);
+        let block = attempt.block;
+        if self.blocks.live(&block, generation).is_none() {
+            self.discard(Leftover { block, generation, named: false }, now, fx);
         }
     }
 }

@@ -62,6 +62,8 @@ pub enum Step {
     SyncFinal,
     /// Remove the temporary: the file that was there already wins (R40).
     DropTemporary,
+    /// Remove what a late rename has made of a temporary of which shards were lost.
+    DropFinal,
     /// Sync the directory (`commit_sync: full`).
     SyncDir,
     /// Refresh mtimes (R64).
@@ -175,6 +177,7 @@ impl Core {
             }
             Step::SyncRoot => OpKind::Sync { path: self.layout.below(lane, ""), directory: true },
             Step::DropTemporary => OpKind::Unlink { path: self.temporary(id, lane)? },
+            Step::DropFinal => OpKind::Unlink { path: self.layout.block_path(lane, &block) },
             Step::SyncDir => {
                 OpKind::Sync { path: self.layout.dir_path(lane, &block), directory: true }
             }
@@ -309,6 +312,13 @@ impl Core {
             }
             Ok(Done::Touched(answers, failure)) => self.refresh_verdict(id, &answers, failure),
             Ok(done) => Verdict::Success(done),
+            Err(failure)
+                if is_missing(&failure)
+                    && attempt.step == Step::Main
+                    && matches!(chain.work, Work::Discard { named: true, .. }) =>
+            {
+                Verdict::Next(Step::DropFinal)
+            }
             Err(failure) if is_missing(&failure) => not_found(),
             Err(failure) if may_be_stale(&failure) && !chain.looked_again => {
                 // R23: a stale view may be the reason, so look afresh once.

@@ -29,7 +29,7 @@ impl Attempt {
             (S::Main, Class::Lookup) | (S::StatFinal { .. } | S::Room, _) => Step::Stat,
             (S::Main, Class::Idle) => Step::List,
             (S::Main, Class::Lease) => Step::Touch,
-            (S::Main, Class::Metadata) | (S::DropTemporary, _) => Step::Remove,
+            (S::Main, Class::Metadata) | (S::DropTemporary | S::DropFinal, _) => Step::Remove,
             (S::MakeDir, _) => Step::Mkdir,
             (S::SyncTemporary | S::SyncFinal | S::SyncDir | S::SyncRoot, _) => Step::Fsync,
             (S::Rename { .. }, _) => Step::Rename,
