@@ -175,10 +175,13 @@ static void one_of_three(long first_skew, long second_skew, long third_skew)
     release_failing(&rig, 0, "EIO"); /* the dead one's calls are still in the kernel */
     CHECK(waitpid(first.pid, NULL, 0) == first.pid);
     uint64_t by_second = collected_by(second), by_third = collected_by(third);
-    CHECK_EQ(by_second + by_third, ALL - TRIGGER + 1);
-    CHECK(by_second == 0 || by_third == 0);
+    /* One of them, oldest first. Where both found it dead in one moment, the quicker one may have
+     * begun a batch before it learned that the other took the lease from it (R83). */
+    uint64_t removed = by_second + by_third;
+    CHECK(removed >= ALL - TRIGGER + 1 && removed <= ALL - TRIGGER + 1 + BATCH);
+    CHECK(by_second <= BATCH || by_third <= BATCH);
     for (unsigned number = 0; number < ALL; number++)
-        CHECK_EQ(exists(block_file(rig.storage, number)), number > ALL - TRIGGER);
+        CHECK_EQ(exists(block_file(rig.storage, number)), number >= removed);
     end(second);
     end(third);
     CHECK(!exists(text("%s/.ucm_gc.lock", rig.storage)));

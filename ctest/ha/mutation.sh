@@ -172,7 +172,7 @@ mutant store/blocks.rs route.a_failed_commit_goes_to_the_next_backend \
     's/if \*other != lane => Some(\*other),/if *other != lane \&\& *other > 64 => Some(*other),/' \
     'what only another cache holds is committed'
 mutant store/commit.rs remember.a_block_that_was_removed_is_stored_again \
-    's/Verdict::Next(match self\.lanes\[lane\]\.facts\.coherent {/Verdict::Next(match true {/' \
+    's/match self\.lanes\[lane\]\.facts\.coherent {/match true {/' \
     'a client with a cache is asked whether a block is there'
 mutant store/suspects.rs remember.who_names_a_block_looks_anew \
     's/!self\.lanes\[lane\]\.facts\.coherent$/self.lanes[lane].facts.coherent/' \

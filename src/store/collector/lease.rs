@@ -101,6 +101,16 @@ impl Run<'_> {
         for parked in self.entries("", PARKED)? {
             self.delete_parked(&parked.name)?;
         }
+        let Some(dead) = self.dead_holder.take() else { return Err(Ended::Peer) };
+        // Once more, as late as can be: another instance may have been quicker.
+        match self.holder_in(LOCK) {
+            Ok(holder) if holder == dead => {}
+            Ok(_) => return Err(Ended::Peer),
+            Err(Ended::Failed(error)) if error.status == Status::NotFound => {
+                return Err(Ended::Peer);
+            }
+            Err(ended) => return Err(ended),
+        }
         let nonce = self.collector.random() & 0xffff_ffff;
         let parked = format!("{PARKED}{}.{nonce:08x}", self.settings.identity);
         let rename = Chore::Rename { from: LOCK.into(), to: parked.clone() };
@@ -111,14 +121,19 @@ impl Run<'_> {
             }
             renamed => renamed?,
         };
-        let entries = self.entries(&parked, HEARTBEAT)?;
-        let first = entries.into_iter().next().map_or_else(|| "nobody".into(), |entry| entry.name);
+        let holder = self.holder_in(&parked)?;
         self.delete_parked(&parked)?;
-        if self.dead_holder.take().is_some_and(|dead| dead == first) {
+        if holder == dead {
             return Ok(());
         }
         // Somebody took the dead one's place in between. He finds out before his next batch.
         Err(Ended::Peer)
+    }
+
+    /// Whose entry is in a lease.
+    fn holder_in(&mut self, dir: &str) -> Result<String, Ended> {
+        let first = self.entries(dir, HEARTBEAT)?.into_iter().next();
+        Ok(first.map_or_else(|| "nobody".into(), |entry| entry.name))
     }
 
     fn delete_parked(&mut self, dir: &str) -> Result<(), Ended> {
