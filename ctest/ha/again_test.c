@@ -155,3 +155,48 @@ CASE(a_hang_in_borrowed_memory_leaves_other_limits_alone)
     (void)finish(&rig, first);
     rig_stop(&rig);
 }
+
+/* R28: the shards of a block wait while the first of them makes its file. Where that hangs they go on
+ * to the path that it goes on to, or they would hang in the same directory. */
+CASE(who_waited_for_a_hung_creation_goes_elsewhere)
+{
+    static const shape_t four = {4096, 4096, 4 * 4096};
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = four, .timeout_ms = 6000, .window = 64,
+                                   .threshold = 64});
+    batch_t *block = block_on(&rig, 0, 0);
+    batch_fill(block);
+    fault(&rig, 0, "create data/* count=1 hang");
+    kvpath_task_t tasks[4];
+    for (int at = 0; at < 4; at++) CHECK_OK(kvpath_dump(rig.store, block->shards + at, 1, tasks + at));
+    for (int at = 0; at < 4; at++) CHECK_OK(finish(&rig, tasks[at]));
+    check_file(block_path(rig.storage, id_of(block), 0), id_of(block), four.block);
+    CHECK_EQ(seen(&rig, 0, "write", files_of(block)), 0);
+    heal(&rig, 0);
+    release(&rig, 0);
+    wait_at_rest(&rig);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}
+
+static bool nothing_runs(void *rig)
+{
+    return stats_of(((rig_t *)rig)->store).in_flight == 0;
+}
+
+/* R5, R36: no removal of a left file goes where an older one's creation still holds the directory. */
+CASE(removals_wait_behind_no_creation)
+{
+    rig_t rig;
+    rig_start(&rig, 3, (options_t){.shape = whole, .timeout_ms = 6000, .window = 64,
+                                   .threshold = 64});
+    batch_t *block = block_on(&rig, 0, 0);
+    for (int at = 0; at < 2; at++) fault(&rig, at, "create data/* count=1 hang");
+    dump_batch(rig.store, block);
+    wait_for("the end of what began", nothing_runs, &rig);
+    CHECK_EQ(stats_of(rig.store).abandoned, 2);
+    for (int at = 0; at < 2; at++) heal(&rig, at), release(&rig, at);
+    wait_at_rest(&rig);
+    load_right(&rig, block);
+    rig_stop(&rig);
+}

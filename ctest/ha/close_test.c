@@ -173,3 +173,17 @@ CASE(an_excluded_path_that_hangs_keeps_its_temporary)
     for (int at = 0; at < 2; at++) CHECK_EQ(hung_calls(&rig, at), 0);
     for (int at = 0; at < 2; at++) CHECK_EQ(faultfs_stop(&rig.fs[at]), 0);
 }
+
+/* R54: an unfinished file goes through whichever path can remove it. */
+CASE(temporaries_go_through_another_path)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = pair, .window = 64, .threshold = 64});
+    batch_t *block = block_on(&rig, 0, 0);
+    batch_fill(block);
+    kvpath_task_t task = 0;
+    CHECK_OK(kvpath_dump(rig.store, block->shards, 1, &task));
+    CHECK_OK(finish(&rig, task));
+    fault(&rig, 0, "unlink data/* always fail EIO");
+    rig_stop(&rig); /* which finds none */
+}

@@ -345,4 +345,5 @@ CASE(a_late_quarantine_takes_no_block_dumped_meanwhile)
     late_quarantine(NULL);
     late_quarantine("lookup .quarantine/?* count=2 fail EIO"); /* what it took cannot be seen */
     late_quarantine("rename-flags data/* always fail EEXIST"); /* as a client may remember it */
+    late_quarantine("rename-flags * always fail EINVAL");
 }

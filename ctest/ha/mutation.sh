@@ -140,7 +140,7 @@ mutant store/outcome.rs route.an_error_goes_to_the_next_backend \
 mutant store/routing.rs route.an_error_goes_to_the_next_backend \
     's/(available \& !tried)/(available | tried \& 0)/' 'a backend is tried twice'
 mutant store/flow.rs route.no_retry_during_close \
-    '/pub(super) fn retry/,/^    }/s/if self\.closing \&\& !looked {/if false {/' 'a retry during close'
+    '/pub(super) fn retry/,/^    }/s/if self\.closing \&\& !self/if false \&\& !self/' 'a retry during close'
 mutant store/routing.rs route.the_modulus_is_the_configured_count \
     's/(primary + step) % n)/(primary + n - step) % n)/' 'candidates go backwards'
 
@@ -175,7 +175,7 @@ mutant store/commit.rs remember.a_block_that_was_removed_is_stored_again \
     's/match self\.lanes\[lane\]\.facts\.coherent {/match true {/' \
     'a client with a cache is asked whether a block is there'
 mutant store/suspects.rs remember.who_names_a_block_looks_anew \
-    's/!self\.lanes\[lane\]\.facts\.coherent$/self.lanes[lane].facts.coherent/' \
+    's/!self\.lanes\[lane\]\.facts\.coherent \&\& self/self.lanes[lane].facts.coherent \&\& self/' \
     'a path names a block of which it saw less'
 mutant store/step.rs remember.who_saw_less_looks_anew_before_a_load \
     's/if self\.suspects\.has(/if false \&\& self.suspects.has(/' \

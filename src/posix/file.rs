@@ -282,6 +282,23 @@ fn statx(at: c_int, path: &CStr, flags: c_int, mask: u32) -> Result<Info, i32> {
     })
 }
 
+/// Sets a name's mtime; a symbolic link is not followed.
+pub fn set_mtime(path: &CStr, ns: i64) -> Result<(), i32> {
+    let omitted = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
+    let (tv_sec, tv_nsec) = (ns.div_euclid(1_000_000_000), ns.rem_euclid(1_000_000_000));
+    let times = [omitted, libc::timespec { tv_sec, tv_nsec }];
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    let at = libc::AT_FDCWD;
+    // SAFETY: the name is terminated; both live during the call.
+    retry(|| unsafe { libc::utimensat(at, path.as_ptr(), times.as_ptr(), flags) }).map(drop)
+}
+
+/// Sets an open file's times to now.
+pub fn touch_open(fd: &OwnedFd) -> Result<(), i32> {
+    // SAFETY: a plain number; null times mean "now".
+    retry(|| unsafe { libc::futimens(fd.as_raw_fd(), std::ptr::null()) }).map(drop)
+}
+
 /// What an open file is.
 pub fn stat_open(fd: &OwnedFd) -> Result<Info, i32> {
     statx(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH, WHOLE)

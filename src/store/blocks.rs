@@ -275,9 +275,12 @@ impl Blocks {
         self.get(id)
     }
 
-    /// The client of this path has looked at the temporary, with all that is written by now.
+    /// The client of this path has looked at the temporary, with all that is written by now, unless
+    /// only the cache of another one holds it.
     pub fn seen(&mut self, id: &BlockId, generation: u64, lane: usize) {
-        if let Some(progress) = self.live(id, generation) {
+        if let Some(progress) = self.live(id, generation)
+            && progress.cached_elsewhere(lane).is_none()
+        {
             progress.seen_by |= 1 << lane;
         }
     }

@@ -10,16 +10,15 @@ use super::types::BlockId;
 use crate::clock::Time;
 use crate::config::CommitSync;
 use crate::engine::{Done, Outcome};
-use crate::error::{self, Error, Failure};
+use crate::error::{self, Cause, Error, Failure};
 
 /// The mtime of a block that was written longer ago is refreshed when it is committed.
 const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
 
 impl Work {
-    /// A step of a commit has ended. Gives its generation, and whether it is on a detour.
-    fn commit_goes_on(&mut self, outcome: &Outcome, whole: Option<u64>) -> Option<(u64, bool)> {
+    /// A step of a commit has ended. Gives its generation.
+    fn commit_goes_on(&mut self, outcome: &Outcome, whole: Option<u64>) -> Option<u64> {
         let Work::Commit { detour, syncing, generation, .. } = self else { return None };
-        let detoured = detour.is_some();
         if !matches!(outcome, Err(failure) if failure.os() != Some(libc::ENOENT)) {
             *syncing = None;
         }
@@ -27,7 +26,7 @@ impl Work {
             // The temporary has its final name: nothing is left to sync through another path.
             *detour = None;
         }
-        Some((*generation, detoured))
+        Some(*generation)
     }
 }
 
@@ -69,14 +68,12 @@ impl Core {
         now: Time,
         fx: &mut Effects,
     ) {
+        // Also of one that failed: its rename may be done late.
+        self.suspect(block, generation);
         match result {
             Ok(()) => {
                 self.stats.committed_blocks += 1;
                 if let Some(progress) = self.blocks.end(&block, generation) {
-                    if progress.begun_on.count_ones() > 1 {
-                        let suspect = progress.begun_on & !progress.seen_by & !self.coherent();
-                        self.suspects.add(block, suspect);
-                    }
                     if now.since(progress.touched) >= MINUTE {
                         // R40: written long ago, and asked for now.
                         self.hit(block, now, fx);
@@ -123,7 +120,7 @@ impl Core {
     /// How a temporary gets its final name. Where a rename cannot leave alone what is there, that
     /// is looked at before: whoever has a replaced file open, or remembers it, gets ESTALE for it,
     /// which would count against a healthy path.
-    fn naming(&self, lane: usize) -> Step {
+    pub(super) fn naming(&self, lane: usize) -> Step {
         match self.lanes[lane].no_replace {
             true => Step::Rename { replace: false },
             false => self.look_at_final(lane, true),
@@ -159,11 +156,11 @@ impl Core {
         let Some(chain) = self.chains.get_mut(&id) else { return Verdict::NotFound };
         let (block, looks) = (chain.block, chain.work.looks());
         let block_bytes = self.rules.shape.map(|shape| shape.block_bytes);
-        let Some((generation, detoured)) = chain.work.commit_goes_on(&outcome, block_bytes) else {
+        let Some(generation) = chain.work.commit_goes_on(&outcome, block_bytes) else {
             return Verdict::NotFound;
         };
         if looks {
-            return self.looked(&block, generation, lane, outcome);
+            return Verdict::Looked(outcome);
         }
         match (&attempt.step, outcome) {
             (Step::LookAnew, Ok(_)) => {
@@ -172,10 +169,7 @@ impl Core {
             }
             (Step::SyncTemporary, Ok(_)) => {
                 self.blocks.synced(&block, generation, lane);
-                match detoured {
-                    true => Verdict::Success(Done::Unit),
-                    false => Verdict::Next(self.naming(lane)),
-                }
+                self.synced(id, lane)
             }
             (Step::Rename { .. }, Ok(_)) => self.renamed(),
             (Step::DropTemporary, Ok(_)) => {
@@ -274,6 +268,10 @@ impl Core {
                 }
                 _ => Verdict::Fail(failure),
             },
+            // Its file has lost something since it was written: as if it were gone.
+            Step::LookAnew if matches!(failure.cause, Cause::WrongSize { .. }) => {
+                Verdict::Vanished(failure)
+            }
             Step::Rename { replace: true } | Step::SyncTemporary | Step::LookAnew if missing => {
                 Verdict::Next(self.look_at_final(lane, false))
             }

@@ -22,7 +22,6 @@ use super::hotness::Hotness;
 use super::layout::Layout;
 use super::rules::Rules;
 use super::starved::Starved;
-use super::step::Step;
 use super::suspects::Suspects;
 use super::task::Tasks;
 use super::types::BlockId;
@@ -228,22 +227,20 @@ impl Core {
         fx: &mut Effects,
     ) -> Option<Op> {
         let tag = self.new_tag();
-        self.begin_anew(id, now, fx);
+        self.begin_anew(id, lane, now, fx);
         let step = self.first_step(id, lane, now)?;
         let limit = self.limit_of(&self.chains.get(&id)?.work);
-        if step == Step::SyncTemporary {
-            self.sync_begins(id, lane);
-        }
+        self.step_begins(id, lane, &step);
         let chain = self.chains.get_mut(&id)?;
         if !chain.work.looks() {
             chain.attempts += 1;
             chain.first_lane.get_or_insert(lane);
+            if chain.attempts > 1 {
+                self.stats.retries += 1;
+                self.lanes[lane].stats.retries += 1;
+            }
         }
         chain.place = Place::Running(tag);
-        if chain.attempts > 1 {
-            self.stats.retries += 1;
-            self.lanes[lane].stats.retries += 1;
-        }
         let (generation, creates) = match chain.work {
             Work::Dump { generation, create, .. } => {
                 (Some(generation), create.then_some(generation))

@@ -61,7 +61,7 @@ impl Core {
     pub(super) fn count_success(&mut self, id: ChainId, lane: usize) {
         let Some(chain) = self.chains.get(&id) else { return };
         let stats = &mut self.lanes[lane].stats;
-        stats.failovers += u64::from(chain.first_lane != Some(lane));
+        stats.failovers += u64::from(chain.went_from(lane));
         match &chain.work {
             Work::Load(shards) => {
                 stats.load_hits += 1;

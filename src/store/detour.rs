@@ -3,12 +3,12 @@
 
 use std::sync::atomic::Ordering;
 
+use super::attempt::Attempt;
 use super::blocks::Shard;
 use super::chain::{ChainId, Detour, Place, Shards, Waiter, Work};
 use super::core::Core;
 use super::effects::Effects;
-use super::step::Verdict;
-use super::types::BlockId;
+use super::step::{Step, Verdict};
 use crate::clock::Time;
 use crate::engine::{Done, Outcome};
 use crate::error::{Error, Status};
@@ -80,10 +80,11 @@ impl Core {
         true
     }
 
-    /// A sync of the temporary through `lane` begins.
-    pub(super) fn sync_begins(&mut self, id: ChainId, lane: usize) {
-        if let Some(chain) = self.chains.get_mut(&id)
-            && let Work::Commit { syncing, .. } = &mut chain.work
+    /// A step through `lane` begins: of a sync it is known from now on.
+    pub(super) fn step_begins(&mut self, id: ChainId, lane: usize, step: &Step) {
+        if *step == Step::SyncTemporary
+            && let Some(Work::Commit { syncing, .. }) =
+                self.chains.get_mut(&id).map(|chain| &mut chain.work)
         {
             *syncing = Some(lane);
         }
@@ -147,28 +148,35 @@ impl Core {
         self.route(id, now, fx);
     }
 
-    /// Before a commit through `lane`, the other paths that the block was begun on look at it anew
-    /// where they can: other processes load through their clients, too, and know nothing of this.
-    /// What fails here fails no commit. Says whether this took over.
-    pub(super) fn looks_first(&mut self, id: ChainId, lane: usize, fx: &mut Effects) -> bool {
-        let Some(chain) = self.chains.get(&id) else { return false };
-        let (block, tried) = (chain.block, chain.tried);
-        let Work::Commit { generation, looked, .. } = chain.work else { return false };
-        let Some(progress) = self.blocks.get(&block) else { return false };
-        let not = progress.seen_by | self.coherent() | tried | looked | 1 << lane;
+    /// The path that has to look at the block anew before it gets its name through `lane`, where it
+    /// can: other processes load through its client, too, and know nothing of this. What only a
+    /// cache holds is synced first, or there is less to see.
+    pub(super) fn who_looks(&self, id: ChainId, lane: usize) -> Option<usize> {
+        // Without a limit one that hangs would keep the block from its name.
+        self.rules.metadata_limit?;
+        let chain = self.chains.get(&id)?;
+        let Work::Commit { generation, looked, .. } = chain.work else { return None };
+        let progress = self.blocks.get(&chain.block)?;
+        let not = progress.seen_by | self.coherent() | chain.tried | looked | 1 << lane;
         // Nearly always nobody else has begun it, and this is on the path of every block.
         let others = progress.begun_on & !not & self.mask.load(Ordering::Acquire);
         if others == 0 {
-            return false;
+            return None;
         }
-        let others = others & !self.hung_writers(&block, generation);
+        let others = others & !self.hung_writers(&chain.block, generation);
         let asks = |other: &usize| {
             let epoch = self.health.backends()[*other].epoch();
             others >> other & 1 == 1
-                && self.saw_less(&block, *other)
+                && self.saw_less(&chain.block, *other)
+                && progress.cached_elsewhere(*other).is_none()
                 && !self.lanes[*other].too_many_abandoned(epoch)
         };
-        let Some(through) = (0..self.lanes.len()).find(asks) else { return false };
+        (0..self.lanes.len()).find(asks)
+    }
+
+    /// Sends a commit through `lane` to look through another path first. Says whether it did.
+    fn looks_first(&mut self, id: ChainId, lane: usize, fx: &mut Effects) -> bool {
+        let Some(through) = self.who_looks(id, lane) else { return false };
         if let Some(Work::Commit { detour, looked, .. }) =
             self.chains.get_mut(&id).map(|chain| &mut chain.work)
         {
@@ -178,37 +186,69 @@ impl Core {
         true
     }
 
-    /// What the outcome of such a look means for its attempt.
-    pub(super) fn looked(
-        &mut self,
-        block: &BlockId,
-        generation: u64,
-        lane: usize,
-        outcome: Outcome,
-    ) -> Verdict {
-        match outcome {
-            Ok(_) => self.blocks.seen(block, generation, lane),
-            Err(failure) => {
-                let context = Context::new(Operation::Commit, self.rules.scope);
-                if failure.os() != Some(libc::ENOENT) && class::classify(&failure, context).counts()
-                {
-                    return Verdict::Fail(failure);
-                }
-            }
+    /// The path has synced what it holds. If others have to look now, the commit comes back to it.
+    pub(super) fn synced(&mut self, id: ChainId, lane: usize) -> Verdict {
+        let detoured = |work: &Work| matches!(work, Work::Commit { detour: Some(_), .. });
+        if self.chains.get(&id).is_some_and(|chain| detoured(&chain.work)) {
+            return Verdict::Success(Done::Unit);
+        }
+        if self.who_looks(id, lane).is_none() {
+            return Verdict::Next(self.naming(lane));
+        }
+        if let Some(Work::Commit { detour, .. }) =
+            self.chains.get_mut(&id).map(|chain| &mut chain.work)
+        {
+            *detour = Some(Detour::Sync(lane));
         }
         Verdict::Success(Done::Unit)
     }
 
-    /// A commit's turn through another path, to look anew, has failed: that path may still name the
-    /// block, unless it hangs. Says whether it was such a turn.
-    pub(super) fn look_ended(&mut self, id: ChainId) -> bool {
-        let Some(chain) = self.chains.get_mut(&id) else { return false };
-        let Work::Commit { detour, .. } = &mut chain.work else { return false };
-        let Some(Detour::Look(through)) = *detour else { return false };
-        *detour = None;
-        if chain.last.as_ref().is_none_or(|last| last.status != Status::Timeout) {
-            chain.tried &= !(1 << through);
+    /// A turn through another path, to look anew, is over. It fails no commit, and takes no
+    /// candidate from it.
+    pub(super) fn look_settled(
+        &mut self,
+        id: ChainId,
+        attempt: &Attempt,
+        outcome: Outcome,
+        now: Time,
+        fx: &mut Effects,
+    ) {
+        let lane = attempt.lane;
+        match outcome {
+            Ok(_) => {
+                if let Some(Work::Commit { generation, .. }) =
+                    self.chains.get(&id).map(|chain| &chain.work)
+                {
+                    self.blocks.seen(&attempt.block, *generation, lane);
+                }
+                self.record_success(lane, now, fx);
+            }
+            Err(failure) => {
+                let context = Context::new(Operation::Commit, self.rules.scope);
+                let class = class::classify(&failure, context);
+                self.count_error(lane, class, &failure);
+                if class.counts() && failure.os() != Some(libc::ENOENT) {
+                    self.record_failure(lane, attempt.blames(), attempt.work, &failure, now, fx);
+                }
+            }
         }
+        self.look_ended(id, None);
+        self.route(id, now, fx);
+    }
+
+    /// A turn through another path, to look anew, is over; `hung` where it hangs there: nobody else
+    /// is made to look then, and that path is not asked for the name. Says whether it was a turn.
+    pub(super) fn look_ended(&mut self, id: ChainId, hung: Option<usize>) -> bool {
+        let Some(chain) = self.chains.get_mut(&id) else { return false };
+        let Work::Commit { detour, looked, .. } = &mut chain.work else { return false };
+        if detour.take_if(|detour| matches!(detour, Detour::Look(_))).is_none() {
+            return false;
+        }
+        if let Some(lane) = hung {
+            *looked = u64::MAX;
+            chain.tried |= 1 << lane;
+        }
+        chain.place = Place::Parked;
         true
     }
 }

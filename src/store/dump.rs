@@ -1,6 +1,7 @@
 //! Blocks in progress: what a written, failed or committed shard means for its block (R5, R40–R42).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::blocks::{Creation, Level as Safety, Shard, waiter};
 use super::chain::{ChainId, Place, Shards, Waiter, Work};
@@ -104,9 +105,20 @@ impl Core {
     }
 
     fn unpark(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        if self.chains.get(&id).is_some_and(|chain| chain.place == Place::Parked) {
-            self.route(id, now, fx);
+        let Some(chain) = self.chains.get(&id).filter(|chain| chain.place == Place::Parked) else {
+            return;
+        };
+        if let Work::Dump { generation, .. } = chain.work {
+            // Not behind what hangs there with the directory, or the file, if there is a choice.
+            let hung = self.hung_writers(&chain.block, generation);
+            let open = self.mask.load(Ordering::Acquire) & !chain.tried & !hung;
+            if open != 0
+                && let Some(chain) = self.chains.get_mut(&id)
+            {
+                chain.tried |= hung;
+            }
         }
+        self.route(id, now, fx);
     }
 
     /// A dump's chain has ended without success.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::attempt::{Attempt, Pending};
-use super::chain::{ChainId, Class, LastError, Place, Shards, Work};
+use super::chain::{Chain, ChainId, Class, LastError, Place, Shards, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::generations::Leftover;
@@ -129,6 +129,7 @@ impl Core {
         match verdict {
             Verdict::Next(step) => {
                 let next = self.new_tag();
+                self.step_begins(id, attempt.lane, &step);
                 attempt.step = step;
                 attempt.waiting = Some(now);
                 if let Some(chain) = self.chains.get_mut(&id) {
@@ -204,6 +205,7 @@ impl Core {
                 chain.vanished = true;
                 self.go_on(id, lane, failure, Status::OsError, now, fx);
             }
+            Verdict::Looked(outcome) => self.look_settled(id, attempt, outcome, now, fx),
             Verdict::Fail(failure) => self.failed(id, attempt, failure, now, fx),
         }
     }
@@ -218,6 +220,9 @@ impl Core {
         now: Time,
         fx: &mut Effects,
     ) {
+        if self.look_ended(id, Some(lane)) {
+            return self.route(id, now, fx);
+        }
         let Some(chain) = self.chains.get_mut(&id) else { return };
         chain.place = Place::Parked;
         chain.tried |= 1 << lane;
@@ -225,11 +230,11 @@ impl Core {
         self.retry(id, now, fx);
     }
 
-    /// Goes on to the next candidate, unless the store closes (R54: without retry).
+    /// Goes on to the next candidate, unless the store closes (R54: without retry, but its own
+    /// temporaries go).
     pub(super) fn retry(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        // What only looked has not begun yet.
-        let looked = self.look_ended(id);
-        if self.closing && !looked {
+        let removes = |chain: &Chain| matches!(chain.work, Work::Discard { .. });
+        if self.closing && !self.chains.get(&id).is_some_and(removes) {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
         }

@@ -1,6 +1,8 @@
 //! Generations of a block's temporary: how one ends, how one takes the place of another, and what
 //! removes the files that are left (R5, R46).
 
+use std::sync::atomic::Ordering;
+
 use super::attempt::Attempt;
 use super::blocks::Shard;
 use super::chain::{ChainId, Class, Work};
@@ -62,12 +64,9 @@ impl Core {
         })
     }
 
-    /// Backends on which anything was given up that is still at the temporary of this generation.
-    fn hung_at_temporary(&self, block: &BlockId, generation: u64) -> u64 {
-        self.left_at(|attempt| {
-            let mine = attempt.generation == Some(generation) && attempt.block == *block;
-            mine && attempt.is_at_the_temporary()
-        })
+    /// Backends on which anything was given up that is still at a temporary of this block.
+    fn hung_at_temporary(&self, block: &BlockId) -> u64 {
+        self.left_at(|attempt| attempt.block == *block && attempt.is_at_the_temporary())
     }
 
     /// Shards of this generation were lost, and a rename of it that was given up may still be done.
@@ -84,7 +83,7 @@ impl Core {
     /// name again, and a rename that is done later still would put an empty file in the block's
     /// place where the file system cannot tell that there is one (R40); and its client would
     /// remember the file as it was then. Nothing has been written but by this chain.
-    pub(super) fn begin_anew(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
+    pub(super) fn begin_anew(&mut self, id: ChainId, lane: usize, now: Time, fx: &mut Effects) {
         let Some(chain) = self.chains.get(&id).filter(|chain| !chain.in_kernel.is_empty()) else {
             return;
         };
@@ -102,7 +101,9 @@ impl Core {
                 (*generation, *create) = (new, creates);
             }
         }
-        self.discard(Leftover { block, generation: old, named: false }, now, fx);
+        let leftover = Leftover { block, generation: old, named: false };
+        // Nor behind the creation that begins now, which may hang as well.
+        self.discard_beside(leftover, 1 << lane, now, fx);
     }
 
     /// Ends a generation that cannot be finished. Under `last_shard` the next one knows what the
@@ -128,6 +129,7 @@ impl Core {
         now: Time,
         fx: &mut Effects,
     ) {
+        self.suspect(block, generation);
         let named = self.may_be_named(&block, generation);
         let Some(progress) = self.blocks.end(&block, generation) else { return };
         let others: Vec<ChainId> = progress
@@ -167,11 +169,17 @@ impl Core {
     /// Removes a temporary of this store, best effort: not where something still hangs at it,
     /// which it would wait behind, holding the directory, or be too late for.
     pub(super) fn discard(&mut self, leftover: Leftover, now: Time, fx: &mut Effects) {
+        self.discard_beside(leftover, 0, now, fx);
+    }
+
+    /// The same, and not through these paths while there are others.
+    fn discard_beside(&mut self, leftover: Leftover, busy: u64, now: Time, fx: &mut Effects) {
         let Leftover { block, generation, named } = leftover;
-        let hung = self.hung_at_temporary(&block, generation);
+        let hung = self.hung_at_temporary(&block);
         let id = self.add_chain(Work::Discard { generation, named }, block);
         if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = hung;
+            let others = self.mask.load(Ordering::Acquire) & !hung & !busy;
+            chain.tried = if others == 0 { hung } else { hung | busy };
         }
         self.route(id, now, fx);
     }

@@ -105,6 +105,8 @@ pub enum Verdict {
     /// The temporary is gone from a path that shows the storage: no outcome for the window, but the
     /// next backend is asked.
     Vanished(Failure),
+    /// A commit's turn through another path, to look anew, is over.
+    Looked(Outcome),
     /// The attempt failed.
     Fail(Failure),
 }
@@ -182,7 +184,12 @@ impl Core {
                 OpKind::Sync { path: self.layout.dir_path(lane, &block), directory: true }
             }
         };
-        let local_limit = self.rules.attempt_limit.unwrap_or(LOCAL_LIMIT);
+        // What only looks for others does not wait for what this host is short of.
+        let looks = self.chains.get(&id).is_some_and(|chain| chain.work.looks());
+        let local_limit = match looks {
+            true => Duration::ZERO,
+            false => self.rules.attempt_limit.unwrap_or(LOCAL_LIMIT),
+        };
         Some(Op { tag, kind, gate, local_limit })
     }
 
@@ -300,7 +307,12 @@ impl Core {
         let not_found = || {
             if fresh { Verdict::NotFound } else { Verdict::Next(Step::Marker(Then::NotFound)) }
         };
+        let suspect = attempt.step == Step::Main
+            && matches!(chain.work, Work::Load(_))
+            && self.suspects.has(&attempt.block, attempt.lane);
         match outcome {
+            Ok(_) if suspect => Verdict::Next(Step::LookAnew),
+            Err(failure) if suspect && may_be_stale(&failure) => Verdict::Next(Step::LookAnew),
             Ok(_) if attempt.step == Step::LookAnew => {
                 self.suspects.clear(&attempt.block, attempt.lane);
                 Verdict::Next(Step::Main)

@@ -4,8 +4,10 @@
 //! on showing it so for a while under its final name, whoever gave that name: zeros for what the
 //! other wrote (seen on GlusterFS). So the first load through such a path makes it look anew.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
+use super::blocks::Progress;
 use super::core::Core;
 use super::types::BlockId;
 
@@ -25,8 +27,13 @@ impl Suspects {
         if paths == 0 {
             return;
         }
-        if self.paths.insert(block, paths).is_none() {
-            self.order.push_back(block);
+        match self.paths.entry(block) {
+            // What was there before may be what is there still.
+            Entry::Occupied(mut known) => *known.get_mut() |= paths,
+            Entry::Vacant(new) => {
+                new.insert(paths);
+                self.order.push_back(block);
+            }
         }
         if self.order.len() > MAX_BLOCKS
             && let Some(oldest) = self.order.pop_front()
@@ -56,9 +63,20 @@ impl Core {
     /// GlusterFS: within a second, or for as long as the page cache holds them). Setting the length
     /// makes it forget.
     pub(super) fn saw_less(&self, block: &BlockId, lane: usize) -> bool {
-        let progress = self.blocks.get(block);
-        !self.lanes[lane].facts.coherent
-            && progress.is_some_and(|progress| progress.written_elsewhere(lane))
+        let less = |progress: &Progress| {
+            progress.written_elsewhere(lane) && progress.seen_by >> lane & 1 == 0
+        };
+        !self.lanes[lane].facts.coherent && self.blocks.get(block).is_some_and(less)
+    }
+
+    /// The block has its name, or may get it late: loads through paths that it was begun on, and
+    /// that have not seen all of it, look anew.
+    pub(super) fn suspect(&mut self, block: BlockId, generation: u64) {
+        let coherent = self.coherent();
+        let Some(progress) = self.blocks.live(&block, generation) else { return };
+        if progress.begun_on.count_ones() > 1 {
+            self.suspects.add(block, progress.begun_on & !progress.seen_by & !coherent);
+        }
     }
 }
 

@@ -34,13 +34,26 @@ impl Job<'_> {
         UNIT
     }
 
+    /// Sets the length that the file has. Any other length is an error, and stays: a short file
+    /// would become one with zeros.
     pub(in crate::engine) fn set_length(&self, path: &CStr, bytes: u64) -> Outcome {
         let fd = self.step(Step::Open, || file::open_write(path, false))?;
-        let set = self.give_length(&fd, bytes);
+        let set = self.set_same_length(&fd, bytes);
         let closed = self.lane.close(fd);
         set?;
         closed.map_err(|errno| Failure::errno(Step::Close, errno))?;
         UNIT
+    }
+
+    fn set_same_length(&self, fd: &OwnedFd, bytes: u64) -> Result<(), Failure> {
+        // The server's answer to this has the length; what a client says may be what it remembers.
+        self.step(Step::Touch, || file::touch_open(fd))?;
+        let found = self.step(Step::Stat, || file::stat_open(fd))?.bytes;
+        if found != bytes {
+            let cause = Cause::WrongSize { found: Some(found), expected: bytes };
+            return Err(Failure { step: Step::Verify, cause });
+        }
+        self.give_length(fd, bytes)
     }
 
     pub(in crate::engine) fn stat(&self, path: &CStr) -> Outcome {

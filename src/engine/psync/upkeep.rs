@@ -86,8 +86,8 @@ impl Job<'_> {
         bytes: u64,
     ) -> Outcome {
         let right = |path: &CStr| {
-            let info = self.step(Step::Stat, || file::stat(path))?;
-            Ok(!info.is_file() || info.bytes == bytes)
+            let info = self.step(Step::Stat, || look(path, bytes))?;
+            Ok(is_right(&info, bytes))
         };
         if right(from)? {
             return Ok(Done::Left);
@@ -103,8 +103,8 @@ impl Job<'_> {
         // Somebody may have put the whole block there in between. Also where the op was given up: a
         // rename that hung is done whenever the path lets it go, and may find a block that was
         // dumped meanwhile.
-        match file::stat(to) {
-            Ok(info) if info.is_file() && info.bytes != bytes => UNIT,
+        match look(to, bytes) {
+            Ok(info) if !is_right(&info, bytes) => UNIT,
             Ok(_) => {
                 // Whatever has the name by now: a whole block takes its place, and a client that
                 // remembers one there is not believed.
@@ -114,10 +114,42 @@ impl Job<'_> {
             }
             Err(errno) => {
                 // Nobody knows what was moved: it goes back where nothing has the name.
-                let back = file::rename(to, from, true);
-                back.map_err(|errno| Failure::errno(Step::Rename, errno))?;
+                give_back(to, from).map_err(|errno| Failure::errno(Step::Rename, errno))?;
                 Err(Failure::errno(Step::Stat, errno))
             }
         }
+    }
+}
+
+/// Nothing to be set aside.
+fn is_right(info: &file::Info, bytes: u64) -> bool {
+    !info.is_file() || info.bytes == bytes
+}
+
+/// What a file is. A client may say what it remembers of one that is right by now: before that is
+/// believed the server is asked, by setting the time that the file has.
+fn look(path: &CStr, bytes: u64) -> Result<file::Info, i32> {
+    let seen = file::stat(path)?;
+    if is_right(&seen, bytes) {
+        return Ok(seen);
+    }
+    match file::set_mtime(path, seen.mtime_ns) {
+        Ok(()) | Err(libc::EPERM | libc::EACCES | libc::EROFS) => file::stat(path),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Gives a file its name back, unless yet another has it by now: one is enough.
+fn give_back(from: &CStr, to: &CStr) -> Result<(), i32> {
+    match file::rename(from, to, true) {
+        Err(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
+            match file::link(from, to) {
+                Ok(()) | Err(libc::EEXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+            file::unlink(from)
+        }
+        Err(libc::EEXIST) => Ok(()),
+        renamed => renamed,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::model::{BLOCK, SHARD, is_block};
+use super::model::{BLOCK, SHARD, SHARDS, is_block};
 use super::world::{Path, TASK_LIMIT, World, content};
 use crate::engine::{Tag, Want};
 use crate::health::state::BackendState;
@@ -55,6 +55,16 @@ impl World {
                     let failed = (0..job.shards.len()).find_map(|at| result.error(at));
                     job.error = failed.map(|error| error.status);
                     job.ended = Some(job.memory.clone());
+                    // A whole block that was stored is there, until somebody removes it.
+                    let whole = job.kind == TaskKind::Dump && job.shards.len() == SHARDS;
+                    if let Some((name, before)) = job.name.as_ref()
+                        && whole
+                        && failed.is_none()
+                    {
+                        let removed = self.storage.removed.get(name).copied().unwrap_or(0);
+                        let there = self.storage.names.contains_key(name);
+                        assert!(there || removed > *before, "{name} is lost");
+                    }
                 }
                 (None, Found::Running(_)) if self.mode.isolated && self.mode.limits => {
                     let task = self.core.tasks.running().find(|(other, _)| other == handle);

@@ -24,6 +24,9 @@ impl World {
         let outcome = match self.paths[lane] {
             Path::Hanging => None,
             Path::Failing(errno) if fails => {
+                if let OpKind::Sync { path, directory: false } = &running.op.kind {
+                    self.storage.forget(path, lane);
+                }
                 let step = if matches!(running.op.kind, OpKind::Write(_)) {
                     Step::Write
                 } else {
@@ -67,7 +70,10 @@ impl World {
                 }
                 // A create that hung happens now, whoever gave it up.
                 match self.storage.open_write(transfer) {
-                    Ok(inode) => running.phase = Phase::Open(inode),
+                    Ok(inode) => {
+                        self.storage.remember(inode, running.lane);
+                        running.phase = Phase::Open(inode);
+                    }
                     Err(failure) => return Some(Err(failure)),
                 }
             }
@@ -77,7 +83,7 @@ impl World {
                 }
                 let start = usize::try_from(transfer.offset).unwrap();
                 let end = start + usize::try_from(transfer.memory.bytes()).unwrap();
-                let bytes = &self.storage.inodes[*inode].bytes[start..end];
+                let bytes = &self.storage.loaded(*inode, running.lane)[start..end];
                 // SAFETY: inside the gate; jobs keep their memory until the end of the run.
                 unsafe { transfer.memory.copy_in(0, bytes) };
                 if isolated && !gate.leave() {

@@ -8,6 +8,7 @@
 mod aftermath;
 mod checks;
 mod chores;
+mod client;
 mod closing;
 #[cfg(loom)]
 mod event;

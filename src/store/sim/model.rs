@@ -24,6 +24,12 @@ pub struct Storage {
     pub names: HashMap<String, usize>,
     pub inodes: Vec<Inode>,
     pub marker: Vec<u8>,
+    /// The clients of its paths remember what files were like ([`super::client`]).
+    pub remembers: bool,
+    /// What they remember, by path and file.
+    pub views: HashMap<(usize, usize), Vec<u8>>,
+    /// How often each name was asked to go.
+    pub removed: HashMap<String, u64>,
 }
 
 /// Where an op is.
@@ -85,6 +91,8 @@ impl Storage {
         if file.bytes.len() < start + bytes.len() {
             file.bytes.resize(start + bytes.len(), 0);
         }
+        self.remember_own(inode, lane, start, bytes);
+        let file = &mut self.inodes[inode];
         let safe = transfer.direct || transfer.sync;
         for shard in start / SHARD..(start + bytes.len()) / SHARD {
             let range = shard * SHARD..(shard + 1) * SHARD;
@@ -134,10 +142,11 @@ impl Storage {
                 Ok(Done::Unit)
             }
             OpKind::SetLength(path, bytes) => {
-                let Some(inode) = self.names.get(&relative(path)) else {
+                let Some(inode) = self.names.get(&relative(path)).copied() else {
                     return fail(Step::Open, libc::ENOENT);
                 };
-                assert_eq!(self.inodes[*inode].bytes.len() as u64, *bytes, "it is cut");
+                assert_eq!(self.inodes[inode].bytes.len() as u64, *bytes, "it is cut");
+                self.look_anew(inode, lane, is_block(&relative(path)));
                 Ok(Done::Unit)
             }
             OpKind::Stat { path } => {
@@ -148,10 +157,13 @@ impl Storage {
                 list.begin_file();
                 Ok(Done::Infos(list.paths.iter().map(|path| self.info(path)).collect(), None))
             }
-            OpKind::Unlink { path } => match self.names.remove(&relative(path)) {
-                None => fail(Step::Remove, libc::ENOENT),
-                Some(_) => Ok(Done::Unit),
-            },
+            OpKind::Unlink { path } => {
+                *self.removed.entry(relative(path)).or_default() += 1;
+                match self.names.remove(&relative(path)) {
+                    None => fail(Step::Remove, libc::ENOENT),
+                    Some(_) => Ok(Done::Unit),
+                }
+            }
             OpKind::ReadSmall { .. } => Ok(Done::Bytes(self.marker.clone())),
             OpKind::List { .. } => Ok(Done::Entries(Vec::new())),
             OpKind::MakeDir { .. } | OpKind::Touch { .. } => Ok(Done::Unit),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use super::model::{BLOCK, Phase, SHARD, Storage};
+use super::model::{BLOCK, Phase, SHARD, Storage, relative};
 use crate::clock::Clock;
 use crate::config::{CommitPolicy, CommitSync, FailureScope, Shape};
 use crate::engine::{Op, Segment, Tag, Want};
@@ -84,6 +84,8 @@ pub struct Job {
     pub ended: Option<Vec<u8>>,
     /// Its first error in shard order.
     pub error: Option<Status>,
+    /// The name of its block, and how often that was asked to go before.
+    pub name: Option<(String, u64)>,
 }
 
 pub struct World {
@@ -104,6 +106,45 @@ pub fn content(block: BlockId, version: u8, shard: usize) -> u8 {
     1 + (version.wrapping_mul(31) ^ block.0[0].wrapping_mul(7) ^ u8::try_from(shard).unwrap()) % 250
 }
 
+impl Mode {
+    fn rules(&self, window: usize, threshold: usize) -> Rules {
+        let attempt = self.limit / u32::try_from(self.paths).unwrap();
+        let shape = Shape {
+            tensor_bytes: SHARD as u64,
+            shard_bytes: SHARD as u64,
+            block_bytes: BLOCK as u64,
+        };
+        Rules {
+            shape: Some(shape),
+            task_limit: self.limits.then_some(self.limit),
+            attempt_limit: self.limits.then_some(attempt),
+            metadata_limit: self.limits.then_some(attempt),
+            lookup_limit: self.limits.then_some((self.limit, attempt)),
+            commit_policy: CommitPolicy::AllShards,
+            commit_sync: if self.direct || !self.sync {
+                CommitSync::None
+            } else {
+                CommitSync::Data
+            },
+            scope: FailureScope::Path,
+            verify_mount: true,
+            same_storage: false,
+            isolated: self.isolated,
+            hot_on_lookup: false,
+            lookup_size: true,
+            max_queued_shards: 10_000,
+            lookup_concurrency: 4,
+            dir_mode: 0o774,
+            file_mode: 0o644,
+            temp_ttl: Duration::from_secs(3_600),
+            quarantine: false,
+            reserve_free_percent: 0.0,
+            window,
+            threshold,
+        }
+    }
+}
+
 impl World {
     pub fn new(seed: u64, mode: Mode) -> World {
         World::with_rule(seed, mode, 4, 2)
@@ -116,52 +157,25 @@ impl World {
         let writer = Writer { boot: 1, pid_namespace: 1, pid: 1, started: 1, nonce: seed };
         let layout = Arc::new(Layout::new(&roots, 1, &writer));
         let marker = Marker { uuid: Uuid([7; 16]), data_dir_shard_bytes: 1 };
+        let coherent = seed.is_multiple_of(2);
         let facts = PathFacts {
             direct: mode.direct,
             offset_align: SHARD as u64,
             storage: Some(marker.uuid),
             clock_offset_s: 0,
-            coherent: seed.is_multiple_of(2),
+            coherent,
         };
-        let attempt = mode.limit / u32::try_from(n).unwrap();
-        let shape = Shape {
-            tensor_bytes: SHARD as u64,
-            shard_bytes: SHARD as u64,
-            block_bytes: BLOCK as u64,
-        };
-        let rules = Rules {
-            shape: Some(shape),
-            task_limit: mode.limits.then_some(mode.limit),
-            attempt_limit: mode.limits.then_some(attempt),
-            metadata_limit: mode.limits.then_some(attempt),
-            lookup_limit: mode.limits.then_some((mode.limit, attempt)),
-            commit_policy: CommitPolicy::AllShards,
-            commit_sync: if mode.direct || !mode.sync {
-                CommitSync::None
-            } else {
-                CommitSync::Data
-            },
-            scope: FailureScope::Path,
-            verify_mount: true,
-            same_storage: false,
-            isolated: mode.isolated,
-            hot_on_lookup: false,
-            lookup_size: true,
-            max_queued_shards: 10_000,
-            lookup_concurrency: 4,
-            dir_mode: 0o774,
-            file_mode: 0o644,
-            temp_ttl: Duration::from_secs(3_600),
-            quarantine: false,
-            reserve_free_percent: 0.0,
-            window,
-            threshold,
-        };
+        let rules = mode.rules(window, threshold);
         let slots = Slots { transfers: 4, lookups: 4, idle: 1, buffered: 100 };
         let mask = Arc::new(AtomicU64::new(0));
         let paths = (0..n).map(|_| Ok(facts.clone())).collect();
-        let core = Core::new(rules, clock.clone(), layout, paths, mode.direct, slots, mask);
-        let storage = Storage { marker: marker.to_text().into_bytes(), ..Storage::default() };
+        let mut core = Core::new(rules, clock.clone(), layout, paths, mode.direct, slots, mask);
+        if seed / 4 % 2 == 1 {
+            // Their renames cannot tell that there is a block.
+            core.lanes.iter_mut().for_each(|lane| lane.no_replace = false);
+        }
+        let marker = marker.to_text().into_bytes();
+        let storage = Storage { marker, remembers: !coherent, ..Storage::default() };
         World {
             core,
             clock,
@@ -277,9 +291,14 @@ impl World {
         let plan = Plan::new(kind, requests.collect()).unwrap();
         let mut fx = Effects::default();
         let now = self.clock.now();
+        // One that joins a commit gets its result, also where the block was removed just then.
+        let joins = self.core.blocks.get(&block).is_some_and(|known| known.commit.is_some());
         let handle = self.core.submit(kind, plan, now, &mut fx).ok();
         if let Some(handle) = handle {
-            let job = Job { kind, memory, shards, ended: None, error: None };
+            let name = relative(&self.core.layout.block_path(0, &block));
+            let removed = self.storage.removed.get(&name).copied().unwrap_or(0);
+            let name = (!joins).then_some((name, removed));
+            let job = Job { kind, memory, shards, ended: None, error: None, name };
             self.jobs.insert(handle, job);
         }
         self.settle_jobs();
