@@ -56,7 +56,11 @@
 //!   core and the lanes as all other work does. What goes is chosen in `reclaim`.
 //! * **A block in progress** is a *generation* of one temporary file (`store/blocks.rs`). A
 //!   generation whose chain ended with a create or write still in the kernel is closed: bytes may
-//!   still arrive in it, so it is never committed (R5).
+//!   still arrive in it, so it is never committed (R5). One that was only created there, perhaps,
+//!   gets another name instead (`store/generations.rs`).
+//! * **Clients that remember** a file as it was before other paths wrote into it are made to look
+//!   anew: before the block has its name (`store/detour.rs`), or for a load
+//!   (`store/suspects.rs`).
 //!
 //! # Threads
 //!

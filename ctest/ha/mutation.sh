@@ -185,6 +185,27 @@ mutant store/commit.rs again.what_is_there_is_not_replaced \
     'a block that is there is replaced where a rename cannot tell'
 mutant store/detour.rs remember.other_processes_get_the_whole_block \
     's/if others == 0 {/if others < u64::MAX {/' 'other processes get what a client remembers'
+mutant engine/psync/metadata.rs look.a_short_file_stays_short \
+    's/if found != bytes {/if false {/' 'looking anew makes a short file whole'
+mutant store/detour.rs look.a_sync_after_a_look_is_not_tried_again \
+    's/if \*step == Step::SyncTemporary/if false \&\& *step == Step::SyncTemporary/' \
+    'a sync that failed is tried again'
+mutant store/detour.rs look.others_look_after_the_sync \
+    's/\&\& progress\.cached_elsewhere(\*other)\.is_none()//' 'others look before there is all to see'
+mutant store/step.rs look.a_load_under_way_looks_anew \
+    's/let suspect = attempt/let suspect = false \&\& attempt/' 'a load under way gives what is remembered'
+mutant store/commit.rs look.a_late_rename_leaves_paths_that_look_anew \
+    's/^        self\.suspect(block, generation);//' 'a late rename leaves no suspects'
+mutant store/suspects.rs look.a_second_dump_forgets_no_path \
+    's/\*known\.get_mut() |= paths/*known.get_mut() = paths/' 'a second dump forgets suspects'
+mutant store/step.rs look.a_look_waits_for_no_descriptor \
+    's/true => Duration::ZERO,/true => LOCAL_LIMIT,/' 'a look waits for a descriptor'
+mutant store/detour.rs look.a_look_that_hangs_keeps_no_block_from_its_name \
+    's/^        self\.rules\.metadata_limit?;//' 'a look hangs without a limit'
+mutant store/dump.rs again.who_waited_for_a_hung_creation_goes_elsewhere \
+    's/chain\.tried |= hung;/chain.tried |= hung \& 0;/' 'shards follow a creation that hangs'
+mutant store/flow.rs close.temporaries_go_through_another_path \
+    's/let removes = .*/let removes = |_: \&Chain| false;/' 'close removes through one path only'
 mutant store/generations.rs remember.a_late_create_and_a_late_rename_replace_nothing \
     's/if !chain\.in_kernel\.iter()\.any(hung) {/if !chain.in_kernel.is_empty() {/' \
     'what is made late has the name of what is renamed late'
