@@ -46,9 +46,7 @@ impl Core {
         let work =
             Work::Commit { generation, waiters, rewrite, detour: None, looked: 0, syncing: None };
         let id = self.add_chain(work, block);
-        // Nearly always nothing hangs, and this is on the path of every block.
-        let hangs = self.lanes.iter().any(|lane| lane.hung.total() > 0);
-        let hung = if hangs { self.hung_writers(&block, generation) } else { 0 };
+        let hung = self.hung_writers(&block, generation);
         if let Some(chain) = self.chains.get_mut(&id) {
             chain.tried = tried | hung;
         }
