@@ -166,7 +166,7 @@ mutant store/flow.rs isolation.a_generation_with_hung_writes_is_never_committed 
     's/let close = chain\.vanished || .*/let close = chain.vanished;/' \
     'a generation with a hung write goes on'
 mutant store/commit.rs time.a_dump_has_time_for_its_commit \
-    's/let hung = if hangs .*/let hung = if hangs { 0 } else { 0 };/' \
+    's/let hung = self\.hung_writers(.*/let hung = 0;/' \
     'a commit goes where a write hangs'
 mutant store/blocks.rs route.a_failed_commit_goes_to_the_next_backend \
     's/if \*other != lane => Some(\*other),/if *other != lane \&\& *other > 64 => Some(*other),/' \
