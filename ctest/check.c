@@ -223,19 +223,40 @@ void wait_gone(const char *dir, const char *part)
     close(watch);
 }
 
-static size_t entries(const char *path)
+/* How many names a directory has that `counts` says yes to. */
+static size_t entries(const char *path, bool (*counts)(const char *name))
 {
     size_t count = 0;
     DIR *dir = opendir(path);
     CHECK(dir != NULL);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) count += entry->d_name[0] != '.';
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        count += entry->d_name[0] != '.' && counts(entry->d_name);
     closedir(dir);
     return count;
 }
 
-size_t thread_count(void) { return entries("/proc/self/task"); }
+/* The kernel lists a thread for a moment after it was joined. */
+static bool is_not_exiting(const char *name)
+{
+    enum { PF_EXITING = 4 };
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", name);
+    FILE *file = fopen(path, "r");
+    CHECK(file != NULL || errno == ENOENT || errno == ESRCH);
+    if (file == NULL) return false;
+    const char *fields = fgets(line, sizeof line, file) ? strrchr(line, ')') : NULL;
+    fclose(file);
+    unsigned flags = 0;
+    if (fields == NULL) return false;
+    CHECK(sscanf(fields, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1);
+    return (flags & PF_EXITING) == 0;
+}
 
-size_t descriptor_count(void) { return entries("/proc/self/fd") - 1; }
+static bool is_any(const char *name) { return name != NULL; }
+
+size_t thread_count(void) { return entries("/proc/self/task", is_not_exiting); }
+
+size_t descriptor_count(void) { return entries("/proc/self/fd", is_any) - 1; }
 
 size_t resident_kib(void)
 {

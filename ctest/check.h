@@ -78,7 +78,8 @@ void write_file(const char *path, const void *bytes, size_t count);
 size_t count_files(const char *dir, const char *part);
 /* Waits for the event that the last name with `part` has left the directory `dir` itself. */
 void wait_gone(const char *dir, const char *part);
-/* Entries of /proc/self/task, and of /proc/self/fd. */
+/* Entries of /proc/self/task, threads that have ended and are still listed apart, and of
+ * /proc/self/fd. */
 size_t thread_count(void);
 size_t descriptor_count(void);
 /* Resident memory of this process in KiB. */
