@@ -121,6 +121,7 @@ soak() {
     export KVPATH_SOAK_SECONDS="${SOAK_SECONDS:-600}" KVPATH_SOAK_SEED="${SOAK_SEED:-1}"
     for engine in ${SOAK_ENGINES:-psync aio io_uring}; do
         find "$A" -mindepth 1 -delete
+        sleep 3 # the other clients remember the last storage (KVPATH_SOAK_STALE_MS)
         try "soak, $engine" env KVPATH_TEST_ENGINE="$engine" "$build/ctest/soak/soak_clients" chaos
     done
 }
