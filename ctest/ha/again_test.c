@@ -94,10 +94,11 @@ CASE(what_is_there_is_not_replaced)
     dump_batch(rig.store, block);
     struct stat first, now;
     CHECK(stat(file, &first) == 0);
-    for (int twice = 0; twice < 2; twice++) { /* it does not know that flags are refused, then does */
+    for (int twice = 0; twice < 2; twice++) {
         dump_batch(other, block);
         CHECK(stat(file, &now) == 0);
         CHECK_EQ(now.st_ino, first.st_ino);
+        dump_batch(other, block_on(&rig, 0, 1)); /* which tells it that flags are refused */
     }
     CHECK(truncate(file, 1) == 0); /* but what is no whole block is */
     dump_batch(other, block);
