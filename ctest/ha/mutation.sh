@@ -177,9 +177,6 @@ mutant store/commit.rs remember.a_block_that_was_removed_is_stored_again \
 mutant store/suspects.rs remember.who_names_a_block_looks_anew \
     's/!self\.lanes\[lane\]\.facts\.coherent \&\& self/self.lanes[lane].facts.coherent \&\& self/' \
     'a path names a block of which it saw less'
-mutant store/step.rs remember.who_saw_less_looks_anew_before_a_load \
-    's/if self\.suspects\.has(/if false \&\& self.suspects.has(/' \
-    'a path gives what it remembers of an unfinished block'
 mutant store/commit.rs again.what_is_there_is_not_replaced \
     's/^            false => self\.look_at_final(lane, true),/            false => Step::Rename { replace: true },/' \
     'a block that is there is replaced where a rename cannot tell'
