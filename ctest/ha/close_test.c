@@ -181,9 +181,7 @@ CASE(temporaries_go_through_another_path)
     rig_start(&rig, 2, (options_t){.shape = pair, .window = 64, .threshold = 64});
     batch_t *block = block_on(&rig, 0, 0);
     batch_fill(block);
-    kvpath_task_t task = 0;
-    CHECK_OK(kvpath_dump(rig.store, block->shards, 1, &task));
-    CHECK_OK(finish(&rig, task));
+    CHECK_OK(dump_shard(&rig, block, 0));
     fault(&rig, 0, "unlink data/* always fail EIO");
     rig_stop(&rig); /* which finds none */
 }

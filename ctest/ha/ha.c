@@ -243,6 +243,13 @@ kvpath_status_t finish(rig_t *rig, kvpath_task_t task)
     return kvpath_wait(rig->store, task, 0);
 }
 
+kvpath_status_t dump_shard(rig_t *rig, batch_t *block, unsigned shard)
+{
+    kvpath_task_t task = 0;
+    CHECK_OK(kvpath_dump(rig->store, block->shards + shard, 1, &task));
+    return finish(rig, task);
+}
+
 void load_right(rig_t *rig, batch_t *block) { load_batch(rig->store, block); }
 
 void exclude(rig_t *rig, int which)

@@ -108,6 +108,8 @@ kvpath_task_t begin_dump(rig_t *rig, batch_t *block);
 kvpath_status_t finish(rig_t *rig, kvpath_task_t task);
 /* Loads and compares; must succeed. */
 void load_right(rig_t *rig, batch_t *block);
+/* Dumps one shard of the block alone, to its end. */
+kvpath_status_t dump_shard(rig_t *rig, batch_t *block, unsigned shard);
 
 /* ---- what the store says ---- */
 

@@ -1,8 +1,6 @@
 /* A path that saw a block's file before other paths wrote into it looks anew (R42): before it names
  * the block, before others do, before a load. That costs nobody a commit, a byte, or his health. */
 #define _GNU_SOURCE
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,13 +10,6 @@ static options_t paired(bool buffered)
 {
     return (options_t){.shape = pair, .buffered = buffered, .timeout_ms = 20000, .window = 64,
                        .threshold = 64};
-}
-
-static kvpath_status_t dump_shard(rig_t *rig, batch_t *block, unsigned shard)
-{
-    kvpath_task_t task = 0;
-    CHECK_OK(kvpath_dump(rig->store, block->shards + shard, 1, &task));
-    return finish(rig, task);
 }
 
 /* Shard 0 is written through 1, after 0 could not; shard 1 is to go through 0. */

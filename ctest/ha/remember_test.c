@@ -34,13 +34,6 @@ CASE(a_block_that_was_removed_is_stored_again)
     rig_stop(&rig);
 }
 
-static void dump_shard(rig_t *rig, batch_t *block, unsigned shard)
-{
-    kvpath_task_t task = 0;
-    CHECK_OK(kvpath_dump(rig->store, block->shards + shard, 1, &task));
-    CHECK_OK(finish(rig, task));
-}
-
 static options_t in_shards(void)
 {
     options_t options = quick();
@@ -55,7 +48,7 @@ static void dump_half(rig_t *rig, batch_t *block)
 {
     batch_fill(block);
     fault(rig, 0, "create data/* count=1 fail EIO");
-    dump_shard(rig, block, 0);
+    CHECK_OK(dump_shard(rig, block, 0));
     fault(rig, 0, "lookup,getattr data/* always remember");
     fault(rig, 0, "write data/* count=1 fail EIO");
     forget_counts(rig);
@@ -71,7 +64,7 @@ CASE(who_names_a_block_looks_anew)
         batch_t *block = block_on(&rig, 0, nth);
         dump_half(&rig, block);
         if (nth == 1) fault(&rig, 0, "setattr data/* always fail EIO");
-        dump_shard(&rig, block, 1); /* through 1, and 0 has seen half */
+        CHECK_OK(dump_shard(&rig, block, 1)); /* through 1, and 0 has seen half */
         CHECK_EQ(seen(&rig, (int)nth, "rename", file_of(block)), 1);
         load_right(&rig, block);
         heal(&rig, 0);
@@ -91,7 +84,7 @@ CASE(who_saw_less_looks_anew_before_a_load)
     batch_t *block = block_on(&rig, 0, 0);
     dump_half(&rig, block);
     fault(&rig, 0, "setattr data/* count=1 fail EIO");
-    dump_shard(&rig, block, 1);
+    CHECK_OK(dump_shard(&rig, block, 1));
     CHECK_EQ(seen(&rig, 0, "rename", file_of(block)), 0);
     CHECK_EQ(seen(&rig, 1, "rename", file_of(block)), 1);
     for (int at = 0; at < 2; at++) load_right(&rig, block);
@@ -185,14 +178,15 @@ CASE(other_processes_get_the_whole_block)
     for (unsigned nth = 0; nth < 2; nth++) {
         batch_t *block = block_on(&rig, 0, nth);
         batch_fill(block);
-        dump_shard(&rig, block, 0);
+        CHECK_OK(dump_shard(&rig, block, 0));
         fault(&rig, 0, "write data/* count=1 fail EIO");
-        dump_shard(&rig, block, 1); /* through 1, whose client sees two shards, and remembers them */
+        /* Through 1, whose client sees two shards, and remembers them. */
+        CHECK_OK(dump_shard(&rig, block, 1));
         fault(&rig, 1, "lookup,getattr data/* always remember");
         look_at_unfinished(rig.path[1], block);
         if (nth == 1) fault(&rig, 1, "setattr data/* always fail EIO"); /* costs no commit */
         forget_counts(&rig);
-        dump_shard(&rig, block, 2);
+        CHECK_OK(dump_shard(&rig, block, 2));
         CHECK_EQ(seen(&rig, 0, "rename", file_of(block)), 1);
         CHECK(seen(&rig, 1, "setattr", files_of(block)) > 0);
         fault(&rig, 0, "open data/* always fail EIO");
@@ -217,15 +211,15 @@ CASE(a_hung_look_keeps_no_directory)
     batch_fill(block);
     batch_fill(other);
     fault(&rig, 0, "create data/* count=1 fail EIO");
-    dump_shard(&rig, block, 0); /* through 1 */
-    dump_shard(&rig, block, 1); /* through 0, which names it, and has to look anew before */
+    CHECK_OK(dump_shard(&rig, block, 0)); /* through 1 */
+    CHECK_OK(dump_shard(&rig, block, 1)); /* through 0, which has to look anew and name it */
     fault(&rig, 0, "setattr data/* count=1 hang");
     fault(&rig, 1, "rename data/* always fail EIO");
     CHECK_STATUS(kvpath_commit(rig.store, id_of(block), 1), KVPATH_OS_ERROR);
     CHECK_EQ(hung(&rig, 0), 1);
     CHECK_OK(kvpath_commit(rig.store, id_of(block), 0));
     wait_seen(&rig, 1, "unlink", files_of(block), 1);
-    dump_shard(&rig, other, 0);
+    CHECK_OK(dump_shard(&rig, other, 0));
     CHECK_EQ(stats_of(rig.store).abandoned, 1); /* the look: nothing waits behind it */
     release(&rig, 0);
     wait_at_rest(&rig);
@@ -250,13 +244,11 @@ static void late_rename_of_what_was_lost(bool before_the_removal)
     batch_t *block = block_on(&rig, 0, 0);
     batch_fill(block);
     fault(&rig, 0, "create data/* count=1 fail EIO");
-    dump_shard(&rig, block, 0); /* through 1: that one is not lost */
+    CHECK_OK(dump_shard(&rig, block, 0)); /* through 1: that one is not lost */
     long long rename = fault(&rig, 0, "rename data/* count=1 hang");
     if (before_the_removal) fault(&rig, 1, "unlink data/* count=1 hang");
     fault(&rig, 0, "fsync data/* always fail EIO");
-    kvpath_task_t task = 0;
-    CHECK_OK(kvpath_dump(rig.store, block->shards + 1, 1, &task));
-    CHECK(finish(&rig, task) != KVPATH_OK);
+    CHECK(dump_shard(&rig, block, 1) != KVPATH_OK);
     if (before_the_removal) wait_hung(&rig, 1, 1, "unlink");
     else wait_for("the removal", no_temporary, &rig);
     tell(&rig, 0, "release %lld", rename);
@@ -266,7 +258,7 @@ static void late_rename_of_what_was_lost(bool before_the_removal)
     wait_at_rest(&rig);
     CHECK(!exists(block_path(rig.storage, id_of(block), 0)));
     heal(&rig, 0);
-    for (unsigned shard = 0; shard < 2; shard++) dump_shard(&rig, block, shard);
+    for (unsigned shard = 0; shard < 2; shard++) CHECK_OK(dump_shard(&rig, block, shard));
     load_right(&rig, block);
     wait_at_rest(&rig);
     rig_stop(&rig);
