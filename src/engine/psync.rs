@@ -10,7 +10,7 @@ mod most;
 pub(super) mod plan;
 pub(super) mod read;
 mod upkeep;
-mod whole;
+pub(super) mod whole;
 pub(super) mod write;
 
 use std::sync::atomic::{AtomicBool, Ordering};

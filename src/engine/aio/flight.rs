@@ -8,10 +8,12 @@ use crate::engine::buffers::Buffer;
 use crate::engine::psync::local::is_local;
 use crate::engine::psync::plan::{BORROWED_PIECE_BYTES, Piece, Range, aligned_part};
 use crate::engine::psync::read::vector;
+use crate::engine::psync::whole::is_unclear;
 use crate::engine::psync::write::Progress;
 use crate::engine::psync::{Job, UNIT};
 use crate::engine::{Done, Op, OpKind, Outcome, Transfer};
 use crate::error::{Failure, Step};
+use crate::posix::aligned::AlignedBuffer;
 use crate::posix::linux_aio::Request;
 
 /// A transfer in the air.
@@ -44,6 +46,9 @@ pub struct Leg {
     pub local: bool,
     /// The file was made by this op.
     pub created: bool,
+    /// The whole file is read by one request, which asks for this page more and so tells the file's
+    /// length by where it ends (as `psync/whole.rs` does). Nobody looks at what is in the page.
+    pub beyond: Option<Arc<AlignedBuffer>>,
 }
 
 /// What a flight needs next.
@@ -57,6 +62,8 @@ pub enum Todo {
     Again(i32),
     /// The sync and the tail of a write.
     Rest,
+    /// A file read whole is not what was expected, or wants another alignment: ask it, read again.
+    Ask,
     /// The file ended early, at this offset: see why.
     EndedEarly(u64),
     /// Close and report.
@@ -86,6 +93,7 @@ impl Leg {
             entered: false,
             local: false,
             created: false,
+            beyond: None,
         }
     }
 
@@ -111,6 +119,11 @@ impl Leg {
             let piece = self.piece(job, transfer)?;
             let from = self.from();
             self.slots(from, piece.span, pieces);
+            // Where the file ends inside the alignment, the piece asks for more already.
+            if let Some(beyond) = self.beyond.as_ref().filter(|_| piece.span == piece.bytes) {
+                let iov_base = beyond.pointer().cast();
+                pieces.push(libc::iovec { iov_base, iov_len: beyond.bytes() });
+            }
             piece.start + from as u64
         };
         self.asked = pieces.iter().map(|piece| piece.iov_len).sum();
@@ -175,11 +188,13 @@ impl Leg {
             return match i32::try_from(-result).unwrap_or(libc::EIO) {
                 libc::EINTR => Todo::Submit,
                 errno if is_local(errno) => Todo::Again(errno),
+                errno if self.beyond.is_some() && is_unclear(errno) => Todo::Ask,
                 errno => Todo::End(Err(Failure::errno(self.step(), errno))),
             };
         };
         let moved = match (self.write, self.piece) {
             (true, _) => self.wrote(got),
+            (false, Some(piece)) if self.beyond.is_some() && got != piece.bytes => Err(Todo::Ask),
             (false, Some(piece)) => self.read(job, transfer, &piece, got),
             (false, None) => self.read_in_place(transfer, got),
         };
@@ -259,6 +274,14 @@ impl Leg {
         }
         self.at = reached;
         Ok(())
+    }
+
+    /// The file was asked: it is read from its start, in requests of this alignment.
+    pub fn restart(&mut self, align: u64) {
+        self.align = align;
+        self.beyond = None;
+        self.piece = None;
+        self.progress = Progress::default();
     }
 
     /// Lets go of the file and the gate: the op's outcome.

@@ -19,6 +19,7 @@ use crate::engine::psync::{Job, Lane};
 use crate::engine::{Bell, Op, OpKind, Outcome, Source, Tag, Want};
 use crate::error::Failure;
 use crate::log::{self, Level};
+use crate::posix::aligned::{AlignedBuffer, PAGE_BYTES};
 use crate::posix::linux_aio::Context;
 
 /// How long a refused context is not asked for again.
@@ -35,6 +36,9 @@ pub struct Hub {
     pub left: Condvar,
     pub bell: Bell,
     pub pool: OnceLock<Weak<Pool>>,
+    /// Where reads of whole files would land what must not be there; none where there was no memory
+    /// for it, and files are asked for their size.
+    pub beyond: Option<Arc<AlignedBuffer>>,
     source: Arc<dyn Source>,
     /// No context is asked for before.
     refused_until: Mutex<Option<Time>>,
@@ -59,6 +63,9 @@ impl Hub {
             left: Condvar::new(),
             bell,
             pool: OnceLock::new(),
+            beyond: AlignedBuffer::new(PAGE_BYTES)
+                .ok()
+                .map(|page| page.hidden_from_children().into()),
             source,
             refused_until: Mutex::new(None),
         }

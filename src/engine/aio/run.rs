@@ -8,6 +8,7 @@ use crate::engine::buffers::{Buffer, Take};
 use crate::engine::pool::Ran;
 use crate::engine::psync::plan::ALIGN_BYTES;
 use crate::engine::psync::read::{given_up, memory_is_aligned};
+use crate::engine::psync::whole::is_whole;
 use crate::engine::psync::{Job, Tried};
 use crate::engine::{Op, OpKind, Outcome, Transfer};
 use crate::error::Failure;
@@ -100,10 +101,19 @@ impl Hub {
         buffer: &mut Option<Buffer>,
     ) -> Result<bool, Failure> {
         enter(job, transfer, leg)?;
+        if let Some(beyond) = self.beyond.as_ref().filter(|_| leg.local && is_whole(transfer)) {
+            // The one alignment that needs no asking.
+            (leg.align, leg.end) = (ALIGN_BYTES, transfer.memory.bytes());
+            self.give_slots(job, transfer, leg, buffer)?;
+            let room: usize = leg.buffers.iter().map(Buffer::slot_bytes).sum();
+            if room as u64 >= leg.end.next_multiple_of(ALIGN_BYTES) {
+                leg.beyond = Some(Arc::clone(beyond));
+                return Ok(true);
+            }
+        }
         let (align, in_place) = job.examine(transfer, &leg.fd)?;
-        leg.align = align;
-        leg.end = transfer.memory.bytes();
-        if !in_place {
+        (leg.align, leg.end) = (align, transfer.memory.bytes());
+        if !in_place && leg.buffers.is_empty() {
             self.give_slots(job, transfer, leg, buffer)?;
         }
         Ok(true)
@@ -160,8 +170,18 @@ impl Hub {
             Todo::Digest(result) => leg.digest(&job, transfer, result),
             todo => todo,
         };
+        let todo = match todo {
+            Todo::Ask => match job.examine(transfer, &leg.fd) {
+                Ok((align, _)) => {
+                    leg.restart(align);
+                    Todo::Submit
+                }
+                Err(failure) => Todo::End(Err(failure)),
+            },
+            todo => todo,
+        };
         let result = match todo {
-            Todo::Submit | Todo::Again(_) | Todo::Digest(_) => {
+            Todo::Submit | Todo::Again(_) | Todo::Digest(_) | Todo::Ask => {
                 let shortage = if let Todo::Again(errno) = todo { Some(errno) } else { None };
                 match self.fly(&op, leg, false, shortage) {
                     Ok(()) => return Ran::Detached,

@@ -23,8 +23,14 @@ const BEYOND_BYTES: usize = 4096;
 
 /// The errors that may say no more than that the name is no regular file, or that the file wants
 /// another alignment.
-fn is_unclear(errno: i32) -> bool {
+pub(in crate::engine) fn is_unclear(errno: i32) -> bool {
     matches!(errno, libc::EINVAL | libc::EISDIR | libc::ESPIPE | libc::ENXIO)
+}
+
+/// The transfer is a read of all that its file has.
+pub(in crate::engine) fn is_whole(transfer: &Transfer) -> bool {
+    let bytes = transfer.memory.bytes();
+    transfer.isolated && transfer.offset == 0 && bytes == transfer.file_bytes && bytes > 0
 }
 
 impl Job<'_> {
@@ -36,9 +42,8 @@ impl Job<'_> {
         fd: &OwnedFd,
         buffer: &mut Option<Buffer>,
     ) -> Result<bool, Failure> {
-        let (bytes, file_bytes) = (transfer.memory.bytes(), transfer.file_bytes);
-        let whole = transfer.isolated && transfer.offset == 0 && bytes == file_bytes && bytes > 0;
-        if !whole || !self.lane.local.load(Ordering::Relaxed) {
+        let bytes = transfer.memory.bytes();
+        if !is_whole(transfer) || !self.lane.local.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let memory = self.memory(Step::Read, buffer)?;

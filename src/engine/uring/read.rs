@@ -68,7 +68,8 @@ fn is_last(transfer: &Transfer, piece: &Piece) -> bool {
 enum Length {
     /// The last call of the transfer asks for more than there may be.
     Told,
-    /// The transfer ends where the file must: nothing may be beyond.
+    /// The transfer ends where the file must: nothing may be beyond. The last call asks for that,
+    /// too, where there is room for it, else one call more.
     LookBeyond,
     /// Neither: the file is asked by name.
     Ask,
@@ -81,6 +82,17 @@ fn length(transfer: &Transfer) -> Length {
         true => Length::Told,
         false => Length::Ask,
     }
+}
+
+/// The piece, and what may not be there beyond it, as one call; `None`: the slot has no room.
+fn and_beyond(piece: Piece, transfer: &Transfer, slot: usize) -> Option<Piece> {
+    let span = piece.span.checked_add(usize::try_from(align(transfer)).ok()?)?;
+    (span <= slot).then_some(Piece { span, ..piece })
+}
+
+/// The piece's call asks for more than there may be.
+fn asks_beyond(piece: &Piece, transfer: &Transfer) -> bool {
+    piece.start + piece.span as u64 > transfer.file_bytes
 }
 
 /// What a read's chain came to.
@@ -134,12 +146,16 @@ impl Worker {
         };
         let (first, last) = (job.file == File::None, is_last(transfer, &piece));
         let length = length(transfer);
-        let end = (transfer.file_bytes, if transfer.direct { ALIGN_BYTES } else { 1 });
+        let beyond = last && length == Length::LookBeyond;
+        let (piece, beyond) = match beyond.then(|| and_beyond(piece, transfer, slot)) {
+            Some(Some(more)) => (more, false),
+            Some(None) | None => (piece, beyond),
+        };
+        let end = (transfer.file_bytes, align(transfer));
         job.piece = Some(piece);
         let stat = if first && length == Length::Ask { self.stat_entry(id) } else { None };
         let open = if first { self.open_entry(id) } else { None };
         let moved = self.move_entry(id);
-        let beyond = last && length == Length::LookBeyond;
         let beyond = beyond.then(|| self.beyond_entry(id, end));
         let close = last.then(|| opcode::Close::new(types::Fixed(id.slot)).build());
         self.submit_all(
@@ -317,7 +333,9 @@ fn judge(job: &Job, transfer: &Transfer, opened_here: bool) -> Verdict {
                         && job.file_bytes() == Some(transfer.file_bytes)
                 }
                 // A look beyond the end that found something is quiet.
-                (Length::LookBeyond, _, true) => job.result(Part::End) == Some(0),
+                (Length::LookBeyond, _, true) if !asks_beyond(piece, transfer) => {
+                    job.result(Part::End) == Some(0)
+                }
                 _ => true,
             };
             right && got(piece.span as u64) == expected(transfer, piece.start, piece.span)
