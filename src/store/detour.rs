@@ -157,13 +157,13 @@ impl Core {
         let chain = self.chains.get(&id)?;
         let Work::Commit { generation, looked, .. } = chain.work else { return None };
         let progress = self.blocks.get(&chain.block)?;
-        let not = progress.seen_by | self.coherent() | chain.tried | looked | 1 << lane;
+        let not = progress.seen_by | chain.tried | looked | 1 << lane;
         // Nearly always nobody else has begun it, and this is on the path of every block.
         let others = progress.begun_on & !not & self.mask.load(Ordering::Acquire);
         if others == 0 {
             return None;
         }
-        let others = others & !self.hung_writers(&chain.block, generation);
+        let others = others & !self.coherent() & !self.hung_writers(&chain.block, generation);
         let asks = |other: &usize| {
             let epoch = self.health.backends()[*other].epoch();
             others >> other & 1 == 1

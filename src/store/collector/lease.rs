@@ -87,7 +87,7 @@ impl Run<'_> {
             return Ok(false);
         }
         suspicion.forget();
-        let who = seen.map_or_else(|| "nobody".into(), |(name, _)| name);
+        let who = name_of(seen.map(|(name, _)| name));
         let seconds = stale.as_secs();
         let text =
             format!("the lease of collection is taken over: {who} is silent for {seconds} s");
@@ -133,7 +133,7 @@ impl Run<'_> {
     /// Whose entry is in a lease.
     fn holder_in(&mut self, dir: &str) -> Result<String, Ended> {
         let first = self.entries(dir, HEARTBEAT)?.into_iter().next();
-        Ok(first.map_or_else(|| "nobody".into(), |entry| entry.name))
+        Ok(name_of(first.map(|entry| entry.name)))
     }
 
     fn delete_parked(&mut self, dir: &str) -> Result<(), Ended> {
@@ -232,4 +232,9 @@ impl Run<'_> {
 
 fn odd(done: &Done) -> Error {
     Error::new(Status::Error, format!("bug in kvpath: a step of the lease gave {done:?}"))
+}
+
+/// How messages call the holder of a lease.
+fn name_of(holder: Option<String>) -> String {
+    holder.unwrap_or_else(|| "nobody".into())
 }
