@@ -105,6 +105,31 @@ CASE(bytes_whose_sync_was_given_up_are_written_again)
     rig_stop(&rig);
 }
 
+/* io_direct_fallback: what a path writes through the cache is synced before it has its name, unless
+ * the configuration says otherwise (R33, R43). */
+CASE(a_path_that_runs_buffered_is_synced)
+{
+    const struct {
+        shape_t shape;
+        const char *extra;
+        long long syncs;
+    } ways[] = {{whole, "", 1}, {pair, "", 1}, {whole, ", \"commit_sync\": \"none\"", 0}};
+    for (size_t at = 0; at < sizeof ways / sizeof ways[0]; at++) {
+        rig_t rig;
+        rig_mount(&rig, 1);
+        fault(&rig, 0, "open-direct * always fail EINVAL");
+        rig_open(&rig, (options_t){.shape = ways[at].shape, .extra =
+                                   text(", \"io_direct_fallback\": true%s", ways[at].extra)});
+        CHECK_EQ(health_of(&rig, 0).direct, 0);
+        batch_t *block = block_on(&rig, 0, 0);
+        forget_counts(&rig);
+        dump_batch(rig.store, block);
+        CHECK_EQ(seen(&rig, 0, "fsync", files_of(block)), ways[at].syncs);
+        load_right(&rig, block);
+        rig_stop(&rig);
+    }
+}
+
 /* commit_sync "full": a block that was there already is as safe as one that this store named. Its
  * writer may have synced nothing. */
 CASE(full_syncs_a_block_that_was_there)

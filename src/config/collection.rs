@@ -105,7 +105,7 @@ fn capacity(
     Capacity::new(gb, shape.block_bytes, ratio, recycle).map_err(|least| {
         // Rounded up, so that what the text names is enough.
         let least = (least * 1e6).ceil() / 1e6;
-        let must = format!("at least {least} (GB), or no block is ever collected");
+        let must = format!("at least {least} (GiB), or no block is ever collected");
         wrong(CAPACITY_KEY, reader.shown(CAPACITY_KEY), must)
     })
 }

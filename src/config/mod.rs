@@ -59,11 +59,13 @@ pub enum CommitPolicy {
     Explicit,
 }
 
-/// `commit_sync` (R43), with `auto` already resolved by `io_direct`.
+/// `commit_sync` (R43), with `auto` resolved as far as `io_direct` tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CommitSync {
     /// No sync.
     None,
+    /// `auto`, direct: `None`, and `Data` while a path runs buffered in spite of it (R33).
+    AsPathsRun,
     /// `fdatasync` before the rename.
     Data,
     /// `Data`, and the directory after the rename.

@@ -30,7 +30,7 @@ pub fn commit_policy(read: &mut Reader) -> Result<CommitPolicy, Error> {
     read.word("commit_policy", &words)
 }
 
-/// `commit_sync`, with `auto` resolved.
+/// `commit_sync`, with `auto` resolved as far as the configuration tells.
 pub fn commit_sync(read: &mut Reader, io_direct: bool) -> Result<CommitSync, Error> {
     const KEY: &str = "commit_sync";
     let words = [
@@ -42,9 +42,11 @@ pub fn commit_sync(read: &mut Reader, io_direct: bool) -> Result<CommitSync, Err
     if let Some(sync) = read.word(KEY, &words)? {
         return Ok(sync);
     }
-    let (sync, word) =
-        if io_direct { (CommitSync::None, "none") } else { (CommitSync::Data, "data") };
-    read.note(KEY, word, "derived from io_direct");
+    let (sync, word, why) = match io_direct {
+        true => (CommitSync::AsPathsRun, "none", "derived from io_direct; data on a buffered path"),
+        false => (CommitSync::Data, "data", "derived from io_direct"),
+    };
+    read.note(KEY, word, why);
     Ok(sync)
 }
 

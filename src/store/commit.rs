@@ -127,7 +127,7 @@ impl Core {
 
     fn needs_sync(&self, block: &BlockId) -> bool {
         let synced = self.blocks.get(block).is_none_or(super::blocks::Progress::synced);
-        self.rules.commit_sync != CommitSync::None && !synced
+        self.syncs_data() && !synced
     }
 
     pub(super) fn temporary(&self, id: ChainId, lane: usize) -> Option<std::ffi::CString> {
@@ -197,7 +197,7 @@ impl Core {
             (_, Ok(done)) => Verdict::Success(done),
             (step, Err(failure)) => {
                 let step = step.clone();
-                self.commit_failed(lane, &step, failure, now)
+                self.commit_failed(lane, &step, failure)
             }
         }
     }
@@ -230,7 +230,9 @@ impl Core {
     fn renamed(&self) -> Verdict {
         match self.rules.commit_sync {
             CommitSync::Full => Verdict::Next(Step::SyncDir),
-            CommitSync::None | CommitSync::Data => Verdict::Success(Done::Unit),
+            CommitSync::None | CommitSync::AsPathsRun | CommitSync::Data => {
+                Verdict::Success(Done::Unit)
+            }
         }
     }
 
@@ -242,7 +244,7 @@ impl Core {
         Verdict::Vanished(failure)
     }
 
-    fn commit_failed(&mut self, lane: usize, step: &Step, failure: Failure, _now: Time) -> Verdict {
+    fn commit_failed(&mut self, lane: usize, step: &Step, failure: Failure) -> Verdict {
         let missing = failure.os() == Some(libc::ENOENT);
         match step {
             Step::Rename { replace: false } => match failure.os() {

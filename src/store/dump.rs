@@ -10,7 +10,7 @@ use super::effects::Effects;
 use super::generations::{Leftover, closed_error};
 use super::types::BlockId;
 use crate::clock::Time;
-use crate::config::{CommitPolicy, CommitSync};
+use crate::config::CommitPolicy;
 use crate::error::{Error, Status};
 use crate::log::Level;
 
@@ -99,8 +99,7 @@ impl Core {
         let facts = &self.lanes[lane].facts;
         let shared = shape.shard_bytes % facts.offset_align.max(1) != 0;
         let whole = shards.memory.bytes() == shape.block_bytes;
-        let synced =
-            !facts.direct || shared || (whole && self.rules.commit_sync != CommitSync::None);
+        let synced = !facts.direct || shared || (whole && self.syncs_data());
         if synced { Safety::Synced } else { Safety::Direct }
     }
 

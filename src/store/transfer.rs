@@ -25,9 +25,7 @@ impl Core {
         // R33: a write never rewrites a sector for its neighbour; a read may read a little more.
         let direct = facts.direct && !(write && shared_sectors);
         let whole = shards.memory.bytes() == shape.block_bytes;
-        let sync = write
-            && ((facts.direct && shared_sectors)
-                || (whole && self.rules.commit_sync != CommitSync::None));
+        let sync = write && ((facts.direct && shared_sectors) || (whole && self.syncs_data()));
         let path = match generation {
             Some(generation) => self.layout.temporary_path(lane, block, generation),
             None => self.layout.block_path(lane, block),
@@ -43,6 +41,16 @@ impl Core {
             reserve: create && direct && !whole,
             sync,
         })
+    }
+
+    /// A block's bytes are synced before it gets its name (R43). Through whichever path they were
+    /// written: blocks change paths, and a path may run buffered only after it came back.
+    pub(super) fn syncs_data(&self) -> bool {
+        match self.rules.commit_sync {
+            CommitSync::None => false,
+            CommitSync::AsPathsRun => self.lanes.iter().any(|lane| !lane.facts.direct),
+            CommitSync::Data | CommitSync::Full => true,
+        }
     }
 
     /// Paths whose clients remember nothing.

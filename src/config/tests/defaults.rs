@@ -33,7 +33,7 @@ fn r1_defaults() {
     assert_eq!(config.startup_policy, StartupPolicy::All);
     assert!(!config.require_same_storage && config.create_storage);
     assert_eq!(config.commit_policy, CommitPolicy::AllShards);
-    assert_eq!(config.commit_sync, CommitSync::None);
+    assert_eq!(config.commit_sync, CommitSync::AsPathsRun);
     assert_eq!(config.buffer_mode, BufferMode::Isolated);
     assert_eq!(config.failure_scope, FailureScope::Path);
     assert!(config.verify_mount && config.metadata_time_limits);
@@ -96,7 +96,8 @@ fn r43_auto_is_resolved_by_io_direct() {
         let config = accepted(&lookups(&more));
         (config.commit_sync, config.effective["commit_sync"]["origin"].clone())
     };
-    assert_eq!(sync(json!({})), (CommitSync::None, json!("derived from io_direct")));
+    let direct = json!("derived from io_direct; data on a buffered path");
+    assert_eq!(sync(json!({})), (CommitSync::AsPathsRun, direct));
     let buffered = json!({ "io_direct": false, "commit_sync": "auto" });
     assert_eq!(sync(buffered), (CommitSync::Data, json!("derived from io_direct")));
     let given = json!({ "io_direct": false, "commit_sync": "none" });
