@@ -251,6 +251,32 @@ CASE(bad_lengths_and_alignment)
     CHECK_OK(kvpath_close(store));
 }
 
+/* Counts that no memory holds, with a pointer that could be good: nothing is as large as the count
+ * says before it was compared with what there can be. */
+CASE(counts_that_nothing_has)
+{
+    kvpath_store_t store = open_root(temp_dir(), shape, "");
+    kvpath_task_t task = 0;
+    void *addrs[1] = {addrs};
+    kvpath_shard_t shard = {.index = 0, .addr_count = 1, .addrs = addrs};
+    for (int bit = 21; bit < 64; bit++) {
+        size_t count = (size_t)1 << bit;
+        int64_t index = 7;
+        REFUSED(kvpath_load(store, &shard, count, &task));
+        CHECK_HAS(kvpath_last_error(), text("%zu", count));
+        REFUSED(kvpath_dump(store, &shard, count, &task));
+        REFUSED(kvpath_lookup(store, &the_id, count, &out.byte));
+        CHECK_HAS(kvpath_last_error(), text("%zu", count));
+        REFUSED(kvpath_lookup_prefix(store, &the_id, count, &index));
+        REFUSED(kvpath_lookup_last(store, &the_id, count, &index));
+        REFUSED(kvpath_remove(store, &the_id, count));
+        CHECK_EQ(index, 7);
+    }
+    CHECK_EQ(task, 0);
+    CHECK_EQ(stats_of(store).tasks, 0);
+    CHECK_OK(kvpath_close(store));
+}
+
 CASE(reports_into_small_buffers)
 {
     kvpath_store_t store = open_root(temp_dir(), shape, "");

@@ -222,6 +222,11 @@ fn close(world: &World, input: &mut Input<'_>) {
     }
 }
 
+/// The count, or sometimes one that no memory and no configuration has.
+fn or_absurd(input: &mut Input<'_>, count: usize) -> usize {
+    if input.below(64) == 63 { 1 << (31 + input.below(33)) } else { count }
+}
+
 fn submit(world: &World, input: &mut Input<'_>, load: bool) {
     let store = store_of(world, input);
     let tensors = 1 + input.below(2);
@@ -256,10 +261,12 @@ fn submit(world: &World, input: &mut Input<'_>, load: bool) {
     let mut handle = 0;
     let function = if load { world.api.load } else { world.api.dump };
     let list = if input.below(32) == 31 { null() } else { shards.as_ptr() };
+    let asked = or_absurd(input, count);
     // SAFETY: the list and what it names live during the call, the memory until the stores are
-    // closed; it is not touched by anybody else before that.
-    let status = known(unsafe { function(store, list, count, &raw mut handle) });
+    // closed; it is not touched by anybody else before that. An absurd count is refused.
+    let status = known(unsafe { function(store, list, asked, &raw mut handle) });
     assert_eq!(status == OK, handle != 0);
+    assert!(status != OK || asked == count, "{asked} shards were taken");
     world.memory.lock().unwrap().push(memory);
     if status == OK {
         let whole = load && count > 0 && tensors == 1;
@@ -333,9 +340,9 @@ fn lookups(world: &World, input: &mut Input<'_>) {
     let count = input.below(9);
     let ids: Vec<_> = (0..8).map(|_| id(input.byte() % (BLOCKS + 2))).collect();
     let list = if input.below(16) == 15 { null() } else { ids.as_ptr() };
-    let count = count.min(ids.len());
+    let count = or_absurd(input, count.min(ids.len()));
     let (mut found, mut index) = ([9_u8; 8], i64::MIN);
-    // SAFETY: eight ids and eight answers of ours.
+    // SAFETY: eight ids and eight answers of ours; an absurd count is refused.
     unsafe {
         match input.below(4) {
             0 => drop(known((world.api.lookup_prefix)(store, list, count, &raw mut index))),

@@ -11,8 +11,10 @@
  * of a thread's last failure is in kvpath_last_error(), a finer code in kvpath_last_detail().
  * Outputs are written on success only, unless a function says otherwise. Wrong arguments are
  * errors, never crashes, as far as a pointer can be checked: NULL, alignment, impossible lengths,
- * numbers that are no store or no task. An error inside the library is KVPATH_ERROR with a text,
- * never an abort.
+ * numbers that are no store or no task, and counts beyond what one call takes (max_queued_shards,
+ * 1,048,576 ids). An error inside the library is KVPATH_ERROR with a text, never an abort; only
+ * where the system refuses even small pieces of memory does the process end, as it does for most
+ * of its other code.
  *
  * Ownership. Strings and arrays passed in are read during the call only. The memory of tensors
  * belongs to a task from kvpath_load() or kvpath_dump() until it has finished: must not be freed,
@@ -282,7 +284,7 @@ typedef struct kvpath_stats_t {
     uint64_t unfinished_blocks;
     /**
      * Blocks whose mtime was refreshed because they were hit, and hits for which that was left
-     * out: another owner's file, no path, or too many at a time.
+     * out: another owner's file, one that is gone, no path, or too many at a time.
      */
     uint64_t hotness_refreshed;
     /** See `hotness_refreshed`. */
@@ -679,7 +681,7 @@ KVPATH_MUST_USE kvpath_status_t kvpath_event_fd(kvpath_store_t store, int32_t *f
  * Asks for each block whether it is stored: found[i] becomes 1 or 0. count = 0 is fine. When the
  * status is KVPATH_STORE_UNHEALTHY, KVPATH_TIMEOUT or KVPATH_OS_ERROR, `found` is filled too: the
  * ids that could not be asked are marked absent, so that "store down" and "absent" can be told
- * apart.
+ * apart. At most 1,048,576 ids in one call.
  *
  * Ownership: none. Threads: any; the calling thread itself never enters the file system.
  * Blocking: yes, at most lookup_timeout_ms (0: no limit).
@@ -763,6 +765,8 @@ KVPATH_NOEXCEPT;
 
 /**
  * Reads the list of available backends: KVPATH_OK, or KVPATH_STORE_UNHEALTHY where it is empty.
+ * It tells of the paths alone: the outer breaker (store_health.enabled) refuses calls for some
+ * time after a path is back, and "breaker" in kvpath_health_json() says "open" until then.
  *
  * Ownership: none. Threads: any. Blocking: never; no I/O. Errors: as above, KVPATH_CLOSED.
  */

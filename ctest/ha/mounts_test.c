@@ -145,6 +145,28 @@ CASE(nothing_is_dumped_beside_the_storage)
     rig_stop(&rig);
 }
 
+/* R22, R24: one bad block says nothing about its path, a marker that is not there does: whoever asks
+ * for one block only, again and again, sees its path excluded, too. */
+CASE(one_block_shows_that_its_path_fell_off)
+{
+    rig_t rig;
+    options_t options = quick();
+    options.window = 8;
+    options.threshold = 3;
+    options.interval_s = 3600;
+    rig_start(&rig, 2, options);
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    tell(&rig, 0, "vanish");
+    /* A miss while the verdict is fresh. */
+    while (health_of(&rig, 0).failures == 0) (void)load(rig.store, block->shards, block->count);
+    for (int round = 0; round < 2; round++) load_right(&rig, block);
+    CHECK_EQ(state_of(&rig, 0), KVPATH_BACKEND_EXCLUDED);
+    CHECK_HAS(health_of(&rig, 0).last_error, "not the storage");
+    tell(&rig, 0, "return");
+    rig_stop(&rig);
+}
+
 /* R100: without verify_mount a missing mount is a miss. */
 CASE(without_verify_mount_it_is_a_miss)
 {

@@ -214,6 +214,12 @@ mutant store/generations.rs remember.a_hung_look_keeps_no_directory \
 mutant store/step.rs mounts.a_path_that_falls_off_is_excluded \
     's/self\.rules\.verify_mount \&\& seen/false \&\& seen/' 'a missing mount is a miss'
 
+mutant store/attempt.rs mounts.one_block_shows_that_its_path_fell_off \
+    's/let of_marker = matches!.*/let of_marker = false;/' 'a missing marker is one bad block'
+mutant store/transfer.rs durable.a_path_that_runs_buffered_is_synced \
+    's/CommitSync::AsPathsRun => .*/CommitSync::AsPathsRun => false,/' \
+    'a fallback to the cache syncs nothing'
+
 # ---- isolation: R5, R30 ----
 mutant engine/psync/read.rs isolation.a_late_read_does_not_touch_the_callers_memory \
     's/if transfer\.isolated \&\& !self\.op\.gate\.enter() {/if false {/' \

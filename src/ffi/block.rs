@@ -1,24 +1,36 @@
 //! Whole blocks over the C ABI: lookups, commit, remove (R44, R61, R62).
 
-use super::guard::{guard, out, slice, slice_mut};
+use super::guard::{guard, list, out, slice, slice_mut};
 use super::handle;
 use super::status::kvpath_status_t;
 use super::types::{kvpath_block_id_t, kvpath_store_t};
 use crate::error::Error;
 use crate::store::BlockId;
 
+/// The most ids of one call: each is an operation that takes some hundred bytes while it is asked.
+const IDS_MAX: usize = 1 << 20;
+
 /// # Safety
 /// `ids` is NULL or valid for reads of `count` elements.
-unsafe fn block_ids(ids: *const kvpath_block_id_t, count: usize) -> Result<Vec<BlockId>, Error> {
+unsafe fn block_ids(
+    ids: *const kvpath_block_id_t,
+    count: usize,
+    name: &str,
+) -> Result<Vec<BlockId>, Error> {
+    if count > IDS_MAX {
+        return Err(Error::invalid(format!("{count} ids in one call, the most are {IDS_MAX}")));
+    }
     // SAFETY: this function's contract.
-    let ids = unsafe { slice(ids, count, "ids") }?;
-    Ok(ids.iter().map(|id| BlockId(id.bytes)).collect())
+    let ids = unsafe { slice(ids, count, name) }?;
+    let mut blocks = list(count, name)?;
+    blocks.extend(ids.iter().map(|id| BlockId(id.bytes)));
+    Ok(blocks)
 }
 
 /// Asks for each block whether it is stored: found[i] becomes 1 or 0. count = 0 is fine. When the
 /// status is KVPATH_STORE_UNHEALTHY, KVPATH_TIMEOUT or KVPATH_OS_ERROR, `found` is filled too: the
 /// ids that could not be asked are marked absent, so that "store down" and "absent" can be told
-/// apart.
+/// apart. At most 1,048,576 ids in one call.
 ///
 /// Ownership: none. Threads: any; the calling thread itself never enters the file system.
 /// Blocking: yes, at most lookup_timeout_ms (0: no limit).
@@ -36,7 +48,7 @@ pub unsafe extern "C" fn kvpath_lookup(
 ) -> kvpath_status_t {
     guard(|| {
         // SAFETY: this function's contract.
-        let ids = unsafe { block_ids(ids, count) }?;
+        let ids = unsafe { block_ids(ids, count, "ids") }?;
         // SAFETY: this function's contract.
         let found = unsafe { slice_mut(found, count, "found") }?;
         let answer = handle::find(store)?.lookup(&ids)?;
@@ -67,7 +79,7 @@ pub unsafe extern "C" fn kvpath_lookup_prefix(
     guard(|| {
         out(index, "index")?;
         // SAFETY: this function's contract.
-        let ids = unsafe { block_ids(ids, count) }?;
+        let ids = unsafe { block_ids(ids, count, "ids") }?;
         let answer = handle::find(store)?.lookup_prefix(&ids)?;
         // SAFETY: checked by `out`; valid by this function's contract.
         unsafe { index.write(answer.index) };
@@ -94,7 +106,7 @@ pub unsafe extern "C" fn kvpath_lookup_last(
     guard(|| {
         out(index, "index")?;
         // SAFETY: this function's contract.
-        let ids = unsafe { block_ids(ids, count) }?;
+        let ids = unsafe { block_ids(ids, count, "ids") }?;
         let answer = handle::find(store)?.lookup_last(&ids)?;
         // SAFETY: checked by `out`; valid by this function's contract.
         unsafe { index.write(answer.index) };
@@ -123,7 +135,7 @@ pub unsafe extern "C" fn kvpath_commit(
 ) -> kvpath_status_t {
     guard(|| {
         // SAFETY: this function's contract.
-        let ids = unsafe { block_ids(id, 1) }?;
+        let ids = unsafe { block_ids(id, 1, "id") }?;
         handle::find(store)?.commit(ids[0], success != 0)
     })
 }
@@ -145,7 +157,7 @@ pub unsafe extern "C" fn kvpath_remove(
 ) -> kvpath_status_t {
     guard(|| {
         // SAFETY: this function's contract.
-        let ids = unsafe { block_ids(ids, count) }?;
+        let ids = unsafe { block_ids(ids, count, "ids") }?;
         handle::find(store)?.remove(&ids)
     })
 }

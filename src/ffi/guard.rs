@@ -72,6 +72,15 @@ pub unsafe fn slice<'a, T>(pointer: *const T, count: usize, name: &str) -> Resul
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
+/// An empty list with room for a copy of `count` elements of the argument `name`. Memory for that
+/// may be refused, and whoever aborts for it takes the caller along.
+pub fn list<T>(count: usize, name: &str) -> Result<Vec<T>, Error> {
+    let mut list = Vec::new();
+    let refused = |_| Error::new(Status::OutOfMemory, format!("{name}: no memory for {count}"));
+    list.try_reserve_exact(count).map_err(refused)?;
+    Ok(list)
+}
+
 /// The argument `name` as a slice that is written.
 ///
 /// # Safety

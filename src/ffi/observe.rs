@@ -14,6 +14,8 @@ use crate::stats::Snapshot;
 use crate::store::{BackendReport, Setting};
 
 /// Reads the list of available backends: KVPATH_OK, or KVPATH_STORE_UNHEALTHY where it is empty.
+/// It tells of the paths alone: the outer breaker (store_health.enabled) refuses calls for some
+/// time after a path is back, and "breaker" in kvpath_health_json() says "open" until then.
 ///
 /// Ownership: none. Threads: any. Blocking: never; no I/O. Errors: as above, KVPATH_CLOSED.
 #[must_use]

@@ -6,7 +6,6 @@ use super::guard::{guard, out, text};
 use super::handle;
 use super::status::kvpath_status_t;
 use super::types::{kvpath_log_fn, kvpath_store_t};
-use crate::config::Config;
 use crate::error::Error;
 use crate::log;
 use crate::posix::{aligned, fork};
@@ -40,7 +39,7 @@ pub unsafe extern "C" fn kvpath_open(
         log::refuse_in_callback("kvpath_open")?;
         out(store, "store")?;
         // SAFETY: this function's contract.
-        let config = Config::parse(unsafe { text(config_json, "config_json") }?)?;
+        let config = unsafe { text(config_json, "config_json") }?;
         fork::arm()
             .map_err(|error| Error::new(crate::error::Status::OsError, error.to_string()))?;
         let id = handle::publish(Store::open(config)?);

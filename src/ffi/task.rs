@@ -1,6 +1,6 @@
 //! Tasks over the C ABI: load, dump, and everything that is asked of a handle (R26).
 
-use super::guard::{guard, out, slice, slice_mut};
+use super::guard::{guard, list, out, slice, slice_mut};
 use super::handle;
 use super::status::kvpath_status_t;
 use super::types::{kvpath_shard_t, kvpath_store_t, kvpath_task_t};
@@ -17,12 +17,15 @@ unsafe fn requests(
     shards: *const kvpath_shard_t,
     count: usize,
 ) -> Result<Vec<ShardRequest>, Error> {
-    let shape = handle::find(store)?.transfer_shape()?;
+    let found = handle::find(store)?;
+    let shape = found.transfer_shape()?;
+    // Before anything is as large as the count says.
+    found.fits_queue(count)?;
     // SAFETY: this function's contract.
     let shards = unsafe { slice(shards, count, "shards") }?;
     let tensor_bytes = usize::try_from(shape.tensor_bytes)
         .map_err(|_| Error::invalid("tensor_size does not fit this machine's memory"))?;
-    let mut requests = Vec::with_capacity(count);
+    let mut requests = list(count, "shards")?;
     for (at, shard) in shards.iter().enumerate() {
         if u64::from(shard.index) >= shape.shards() {
             return Err(Error::invalid(format!(
@@ -41,7 +44,7 @@ unsafe fn requests(
         let name = format!("shards[{at}].addrs");
         // SAFETY: this function's contract.
         let addrs = unsafe { slice(shard.addrs, shard.addr_count as usize, &name) }?;
-        let mut memory = Vec::with_capacity(addrs.len());
+        let mut memory = list(addrs.len(), &name)?;
         for (tensor, address) in addrs.iter().enumerate() {
             let start = *address as usize;
             if start == 0 {

@@ -147,7 +147,7 @@ pub struct kvpath_stats_t {
     /// Blocks begun and not committed now.
     pub unfinished_blocks: u64,
     /// Blocks whose mtime was refreshed because they were hit, and hits for which that was left
-    /// out: another owner's file, no path, or too many at a time.
+    /// out: another owner's file, one that is gone, no path, or too many at a time.
     pub hotness_refreshed: u64,
     /// See `hotness_refreshed`.
     pub hotness_left_out: u64,

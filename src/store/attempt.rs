@@ -69,9 +69,11 @@ impl Attempt {
         self.abandoned.is_none() && self.waiting.is_none()
     }
 
-    /// The block that a failure is remembered by (R22).
+    /// The block that a failure is remembered by (R22). A marker is the path's: one block that is
+    /// asked for again and again is enough to show that the storage is not there.
     pub(super) fn blames(&self) -> Option<BlockId> {
-        self.of_one_file.then_some(self.block)
+        let of_marker = matches!(self.step, Step::Marker(_));
+        (self.of_one_file && !of_marker).then_some(self.block)
     }
 
     /// As what a failure of the present step is judged (R22): a marker is the path's, whoever asks

@@ -183,6 +183,13 @@ impl LaneState {
         self.queues.iter().map(VecDeque::len).sum()
     }
 
+    /// The same without what `skip` says of what can wait.
+    #[must_use]
+    pub fn queued_but(&self, skip: impl Fn(ChainId) -> bool) -> usize {
+        let skipped = self.queues[slot(Class::Idle)].iter().filter(|id| skip(**id)).count();
+        self.queued() - skipped
+    }
+
     /// Takes a slot.
     pub fn take_slot(&mut self, class: Class) {
         self.in_flight[slot(class)] += 1;

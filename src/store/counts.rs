@@ -109,9 +109,12 @@ impl Core {
     /// A copy of it all, path by path.
     #[must_use]
     pub fn figures(&self) -> (Vec<PathFigures>, TaskTimes) {
+        // Whoever asks for figures asks about room with it, and that is no work.
+        let asks_room =
+            |id| self.chains.get(&id).is_some_and(|chain| matches!(chain.work, Work::Space { .. }));
         let paths = self.lanes.iter().map(|lane| PathFigures {
             stats: lane.stats.clone(),
-            queued: lane.queued(),
+            queued: lane.queued_but(asks_room),
             room: lane.room,
         });
         (paths.collect(), self.task_times)

@@ -11,6 +11,7 @@ use crate::config::FailureScope;
 use crate::engine::Tag;
 use crate::engine::gate::HANGS_AFTER;
 use crate::error::{Error, Failure, Status};
+use crate::health::class;
 
 impl Core {
     /// The limit of an attempt has passed. `true`: during a shortage, and its chain ends, or will
@@ -24,12 +25,16 @@ impl Core {
         let Some(errno) = attempt.gate.local(now) else { return false };
         attempt.excused = true;
         attempt.limit = Some(now.plus(HANGS_AFTER));
+        let lane = attempt.lane;
         let failure = Failure::errno(attempt.word(), errno);
+        let again = class::Class::Local { again: true };
+        self.lanes[lane].stats.error(again.word(), failure.error_word());
         let may_write = attempt.class == Class::Dump && attempt.gate.is_in_call();
         let Some(id) = attempt.chain else { return true };
         let Some(chain) = self.chains.get(&id) else { return true };
         let what = self.describe(&chain.work, &chain.block);
-        let error = Error::new(Status::OsError, format!("{what}: {failure} (this host)"));
+        let text = class::text(self.layout.root(lane), &failure);
+        let error = Error::new(Status::OsError, format!("{what}: {text} (this host)"));
         let Some(attempt) = self.attempts.get_mut(&tag) else { return true };
         if !alone {
             attempt.pending = Some(Pending::End(error));

@@ -80,11 +80,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Checks every backend and opens the store (R8, R10–R13).
+    /// Reads the configuration, checks every backend and opens the store (R2, R8, R10–R13).
     ///
     /// # Errors
     /// What failed, where and why; nothing is left behind (R12).
-    pub fn open(config: Config) -> Result<Arc<Store>, Error> {
+    pub fn open(config: &str) -> Result<Arc<Store>, Error> {
         open::open(config).map(Arc::new)
     }
 
@@ -110,6 +110,14 @@ impl Store {
             Error::new(Status::Unsupported, text)
         };
         if self.config.transfers { self.config.shape.ok_or_else(off) } else { Err(off()) }
+    }
+
+    /// Whether a task of so many shards can ever be accepted: asked before any of it is copied.
+    ///
+    /// # Errors
+    /// `InvalidParam`.
+    pub fn fits_queue(&self, shards: usize) -> Result<(), Error> {
+        submit::fits_queue(shards, self.config.max_queued_shards)
     }
 
     /// Accepts a task (R26).

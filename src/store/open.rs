@@ -85,13 +85,15 @@ impl Cores {
 }
 
 /// Opens a store.
-pub fn open(config: Config) -> Result<Store, Error> {
+pub fn open(text: &str) -> Result<Store, Error> {
     // Two: the store keeps one, and where there is no store the reason is still delivered (R10).
     let (lease, until_told) = (log::lease(), log::lease());
-    for warning in &config.warnings {
-        log::emit(Level::Warn, "KV1003", warning);
-    }
-    let result = open_with(config, lease);
+    let result = Config::parse(text).and_then(|config| {
+        for warning in &config.warnings {
+            log::emit(Level::Warn, "KV1003", warning);
+        }
+        open_with(config, lease)
+    });
     match &result {
         Ok(store) => {
             let paths = store.config.backends.join(", ");

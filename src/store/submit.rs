@@ -35,6 +35,14 @@ pub fn closed() -> Error {
     Error::new(Status::Closed, "the store is closing")
 }
 
+/// One task may be as large as the queue.
+pub(super) fn fits_queue(shards: usize, most: usize) -> Result<(), Error> {
+    if shards <= most {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("{shards} shards in one task, max_queued_shards is {most}")))
+}
+
 impl Core {
     /// Accepts a task.
     ///
@@ -91,12 +99,7 @@ impl Core {
             return Err(Error::new(Status::StoreUnhealthy, "no backend is available"));
         }
         let (open, most) = (self.open_shards(), self.rules.max_queued_shards);
-        if plan.shards() > most {
-            return Err(Error::invalid(format!(
-                "{} shards in one task, max_queued_shards is {most}",
-                plan.shards()
-            )));
-        }
+        fits_queue(plan.shards(), most)?;
         if open + plan.shards() > most {
             return Err(Error::new(
                 Status::Retry,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::config::Config;
 use crate::store::{Setting, Store};
 
 fn docs(name: &str) -> String {
@@ -35,7 +34,7 @@ impl Rig {
             "tensor_size": 4096, "shard_size": 4096, "block_size": 8192,
             "data_dir_shard_bytes": 0, "io_direct": false, "posix_io_engine": "psync",
         });
-        let store = Store::open(Config::parse(&config.to_string()).unwrap()).unwrap();
+        let store = Store::open(&config.to_string()).unwrap();
         for _ in 0..40 {
             for setting in [Setting::Out, Setting::Auto] {
                 store.backend_set(paths[1].to_str().unwrap(), setting).unwrap();

@@ -49,20 +49,21 @@ pub fn make(wanted: u32) -> Result<Context, Error> {
 
 fn refusal(errno: i32, quota: Option<(u64, u64)>) -> Error {
     let known = nix::errno::Errno::from_raw(errno);
-    let other = "or choose posix_io_engine \"psync\"";
+    let other = "choose posix_io_engine \"psync\"";
     let remedy = match errno {
         libc::EAGAIN => {
             let values = match quota {
                 Some((used, max)) => format!("fs.aio-nr is {used} of fs.aio-max-nr {max}"),
                 None => "fs.aio-nr has reached fs.aio-max-nr".to_owned(),
             };
-            format!("{values}: raise it (sysctl -w fs.aio-max-nr=1048576), {other}")
+            format!("{values}: raise it (sysctl -w fs.aio-max-nr=1048576), or {other}")
         }
         libc::ENOSYS => format!("the kernel has no Linux AIO (CONFIG_AIO): {other}"),
         libc::EPERM | libc::EACCES => format!(
             "a filter (seccomp) forbids it: allow io_setup, io_submit, io_getevents and \
-             io_destroy, {other}"
+             io_destroy, or {other}"
         ),
+        libc::EMFILE | libc::ENFILE => format!("raise ulimit -n, or {other}"),
         _ => other.to_owned(),
     };
     let text = format!("posix_io_engine aio: io_setup: {known:?} ({}): {remedy}", known.desc());
