@@ -180,7 +180,7 @@ class Log(StoreCase):
             lines.append((level, name, text))
             came.set()
 
-        kvpath.set_log_callback(callback, 1)
+        kvpath.set_log_callback(callback, kvpath.ERROR)
         self.fail_open()
         self.assertTrue(came.wait(LIMIT_MS / 1000))
         self.assertEqual(lines[0][:2], (1, "KV1002"))

@@ -34,7 +34,7 @@ from .errors import (
     TaskCancelledError,
     UnsupportedError,
 )
-from .logs import log_to, set_log_callback
+from .logs import DEBUG, ERROR, INFO, WARN, log_to, set_log_callback
 from .memory import alloc
 from .reports import BackendHealth, BackendSetting, BackendState, Stats
 from .store import Store, open
@@ -50,8 +50,11 @@ __all__ = [
     "BlockId",
     "ClosedError",
     "CorruptError",
+    "DEBUG",
     "DuplicateKeyError",
+    "ERROR",
     "ForkedError",
+    "INFO",
     "InvalidParamError",
     "KvpathError",
     "Memory",
@@ -71,6 +74,7 @@ __all__ = [
     "TaskCancelledError",
     "Tensor",
     "UnsupportedError",
+    "WARN",
     "alloc",
     "library_path",
     "log_to",

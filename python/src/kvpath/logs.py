@@ -35,7 +35,7 @@ def set_log_callback(callback: Optional[LogCallback], level: int = INFO) -> None
     """Sets the one log callback of the process, or unsets it with None. After the return the
     earlier one does not run any more.
 
-    level: 1 error, 2 warn, 3 info, 4 debug; less important messages are not made.
+    level: ERROR (1), WARN (2), INFO (3), DEBUG (4); less important messages are not made.
     Threads: any, but not the callback itself. The callback runs on a thread of the library, one
     call at a time, and may not call kvpath; what it raises goes to sys.unraisablehook.
     Blocking: until a running callback has returned, without the GIL: hold no lock that it takes.
