@@ -201,3 +201,23 @@ CASE(removals_wait_behind_no_creation)
     load_right(&rig, block);
     rig_stop(&rig);
 }
+
+/* R22, R40: where a rename cannot tell, the server is asked whether the block is there; a file whose
+ * times nobody can set is there all the same. */
+CASE(a_block_whose_times_cannot_be_set_is_there)
+{
+    static const char *const errors[] = {"EOPNOTSUPP", "EROFS"};
+    for (size_t at = 0; at < sizeof errors / sizeof errors[0]; at++) {
+        rig_t rig;
+        rig_start(&rig, 1, (options_t){.shape = whole});
+        fault(&rig, 0, "rename-flags * always fail EINVAL");
+        batch_t *block = block_on(&rig, 0, 0);
+        dump_batch(rig.store, block);
+        fault(&rig, 0, "setattr %s always fail %s", file_of(block), errors[at]);
+        dump_batch(rig.store, block);
+        check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, ANY, 0);
+        heal(&rig, 0);
+        load_right(&rig, block);
+        rig_stop(&rig);
+    }
+}

@@ -19,6 +19,12 @@ static void *close_store(void *argument)
     return NULL;
 }
 
+static bool is_giving_back(void *rig)
+{
+    const char *entries = ".ucm_gc.lock/*";
+    return seen(rig, 0, "unlink", entries) + seen(rig, 1, "unlink", entries) > 0;
+}
+
 static void end_mounts(rig_t *rig)
 {
     for (int at = 0; at < rig->n; at++) CHECK_EQ(faultfs_stop(&rig->fs[at]), 0);
@@ -184,4 +190,31 @@ CASE(temporaries_go_through_another_path)
     CHECK_OK(dump_shard(&rig, block, 0));
     fault(&rig, 0, "unlink data/* always fail EIO");
     rig_stop(&rig); /* which finds none */
+}
+
+/* The lease of the sweep after open cannot be given back at once: what tasks do ends all the same
+ * as soon as the store is closed, and is not tried again through another path. */
+CASE(nothing_is_tried_again_while_the_lease_is_given_back)
+{
+    rig_t rig;
+    rig_mount(&rig, 2);
+    for (int at = 0; at < 2; at++) fault(&rig, at, "unlink .ucm_gc.lock/* always hang");
+    rig_open(&rig, (options_t){.shape = whole});
+    batch_t *block = block_on(&rig, 0, 0);
+    dump_batch(rig.store, block);
+    wait_for("the end of the sweep", is_giving_back, &rig);
+    forget_counts(&rig);
+    fault(&rig, 0, "read data/* always hang");
+    begin_load(&rig, block);
+    wait_hung(&rig, 0, 1, "read");
+    closing_t closing = {.rig = &rig};
+    aside_t work = aside(close_store, &closing);
+    wait_for("the close", is_closing, &rig);
+    release_failing(&rig, 0, "EIO");
+    for (int at = 0; at < 2; at++) heal(&rig, at);
+    while (!__atomic_load_n(&closing.done, __ATOMIC_ACQUIRE))
+        for (int at = 0; at < 2; at++) release(&rig, at);
+    join(work);
+    CHECK_EQ(seen(&rig, 1, "total", files_of(block)), 0);
+    end_mounts(&rig);
 }

@@ -282,3 +282,24 @@ CASE(a_drop_does_not_wait_for_a_look)
     load_right(&rig, block);
     rig_stop(&rig);
 }
+
+/* R22: path 0 breaks while blocks are dumped, and 1 writes them whole. It has nothing to look anew
+ * for, so that files which may not be changed any more are loaded as ever. */
+CASE(who_wrote_all_of_it_needs_no_look)
+{
+    static const char *const errors[] = {"EACCES", "EROFS", "EPERM"};
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .window = 4, .threshold = 2});
+    fault(&rig, 0, "create,write,setattr,rename,open data/* always fail EIO");
+    batch_t *block[3];
+    for (unsigned nth = 0; nth < 3; nth++) dump_batch(rig.store, block[nth] = block_on(&rig, 0, nth));
+    uint64_t failures = health_of(&rig, 1).failures;
+    for (unsigned nth = 0; nth < 3; nth++) {
+        fault(&rig, 1, "setattr %s always fail %s", file_of(block[nth]), errors[nth]);
+        load_right(&rig, block[nth]);
+    }
+    check_health(&rig, 1, KVPATH_BACKEND_AVAILABLE, ANY, ANY);
+    CHECK_EQ(health_of(&rig, 1).failures, failures);
+    for (int at = 0; at < 2; at++) heal(&rig, at);
+    rig_stop(&rig);
+}

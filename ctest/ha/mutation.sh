@@ -189,8 +189,21 @@ mutant store/detour.rs look.a_sync_after_a_look_is_not_tried_again \
     'a sync that failed is tried again'
 mutant store/detour.rs look.others_look_after_the_sync \
     's/\&\& progress\.cached_elsewhere(\*other)\.is_none()//' 'others look before there is all to see'
-mutant store/step.rs look.a_load_under_way_looks_anew \
-    's/let suspect = attempt/let suspect = false \&\& attempt/' 'a load under way gives what is remembered'
+mutant store/suspects.rs look.a_load_under_way_looks_anew \
+    's/reads \&\& (attempt\.has_to_look/false \&\& (attempt.has_to_look/' \
+    'a load under way gives what is remembered'
+mutant store/suspects.rs look.who_wrote_all_of_it_needs_no_look \
+    's/ \&\& progress\.written_elsewhere(\*path)//' 'who wrote all of it has to look'
+mutant store/commit.rs again.a_block_whose_times_cannot_be_set_is_there \
+    's/libc::EROFS | libc::ENOSYS | libc::EOPNOTSUPP/libc::E2BIG/' 'times that cannot be set fail a path'
+mutant store/commit.rs named.what_was_lost_does_not_win_over_a_later_dump \
+    's/_ if self\.misnamed\.contains_key(block) => Step::Rename { replace: true },//' \
+    'what was lost wins over a later dump'
+mutant store/generations.rs named.a_later_dump_is_not_removed_for_an_earlier_one \
+    '/fn named_well/,/^    }/s/self\.misnamed\.remove(&block);//' \
+    'a later dump is removed for an earlier one'
+mutant store/flow.rs named.the_path_of_a_hung_write_is_asked_last \
+    's/if chain\.spared != 0 {/if false {/' 'a path with a hung write is never asked for the name'
 mutant store/commit.rs look.a_late_rename_leaves_paths_that_look_anew \
     's/^        self\.suspect(block, generation);//' 'a late rename leaves no suspects'
 mutant store/suspects.rs look.a_second_dump_forgets_no_path \
@@ -202,7 +215,7 @@ mutant store/detour.rs look.a_look_that_hangs_keeps_no_block_from_its_name \
 mutant store/dump.rs again.who_waited_for_a_hung_creation_goes_elsewhere \
     's/chain\.tried |= hung;/chain.tried |= hung \& 0;/' 'shards follow a creation that hangs'
 mutant store/flow.rs close.temporaries_go_through_another_path \
-    's/let removes = .*/let removes = |_: \&Chain| false;/' 'close removes through one path only'
+    's/matches!(chain\.work, Work::Discard { \.\. } | Work::Chore { \.\. })/false/' 'close removes through one path only'
 mutant store/generations.rs remember.a_late_create_and_a_late_rename_replace_nothing \
     's/if !chain\.in_kernel\.iter()\.any(hung) {/if !chain.in_kernel.is_empty() {/' \
     'what is made late has the name of what is renamed late'

@@ -59,6 +59,10 @@ pub struct Attempt {
     pub of_one_file: bool,
     /// See [`super::chain::Work::is_chore`].
     pub is_chore: bool,
+    /// It is a load that began before another made its path look anew, and has to do so itself.
+    pub has_to_look: bool,
+    /// It has done so, since the block became suspect.
+    pub has_looked: bool,
     /// See [`Core::excused`](super::core::Core::excused).
     pub excused: bool,
 }

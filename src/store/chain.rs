@@ -226,6 +226,12 @@ impl Work {
     pub fn outlives_close(&self) -> bool {
         matches!(self, Work::Commit { .. } | Work::Refresh { .. })
     }
+
+    /// What can wait, and the lease: all that ends with the collector.
+    #[must_use]
+    pub fn ends_with_collector(&self) -> bool {
+        matches!(self.class(), Class::Idle | Class::Lease) && !self.outlives_close()
+    }
 }
 
 /// Where a chain is.
@@ -275,6 +281,9 @@ pub struct Chain {
     pub vanished: bool,
     /// A second look was taken at a file of a wrong size (R23).
     pub looked_again: bool,
+    /// Backends among `tried` that were only left out while there are others: what hangs there
+    /// would be waited for. They are asked last.
+    pub spared: u64,
 }
 
 impl Chain {

@@ -185,7 +185,7 @@ impl Core {
         now: Time,
         fx: &mut Effects,
     ) -> Result<(u64, Arc<Cell>), Error> {
-        if self.closing || (self.no_chores && !last) {
+        if self.no_last_chores || (self.no_chores && !last) {
             return Err(closed());
         }
         let call = self.calls.add(chores.len(), chores.len(), None);
@@ -201,7 +201,7 @@ impl Core {
     /// of the lease are let finish, so that it can be given back, if `lease_limit` does for them.
     pub fn stop_chores(&mut self, lease_limit: Duration, now: Time, fx: &mut Effects) {
         self.no_chores = true;
-        self.end_chores(|work| work.class() == Class::Idle, now, fx);
+        self.end_chores(|work| work.ends_with_collector() && work.class() == Class::Idle, now, fx);
         let end = now.plus(lease_limit);
         for chain in self.chains.values_mut().filter(|chain| chain.work.class() == Class::Lease) {
             if let Work::Chore { limit, .. } = &mut chain.work {

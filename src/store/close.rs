@@ -40,8 +40,9 @@ impl Threads {
         let clock = shared.clock.clone();
         let limit = config.close_timeout_ms;
         let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
-        self.collector.close(shared, left(&clock, deadline));
         shared.with(Core::begin_close);
+        self.collector.close(shared, left(&clock, deadline));
+        shared.with(Core::end_collecting);
         self.monitor.stop();
         let mut quiet = shared.wait_quiet(left(&clock, deadline), Core::is_quiet);
         if quiet {

@@ -48,7 +48,7 @@ impl Core {
         let id = self.add_chain(work, block);
         let hung = self.hung_writers(&block, generation);
         if let Some(chain) = self.chains.get_mut(&id) {
-            chain.tried = tried | hung;
+            (chain.tried, chain.spared) = (tried | hung, hung & !tried);
         }
         if let Some(progress) = self.blocks.live(&block, generation) {
             (progress.commit, progress.lost) = (Some(id), false);
@@ -71,6 +71,7 @@ impl Core {
         match result {
             Ok(()) => {
                 self.stats.committed_blocks += 1;
+                self.named_well(block, now, fx);
                 if let Some(progress) = self.blocks.end(&block, generation) {
                     if now.since(progress.touched) >= MINUTE {
                         // R40: written long ago, and asked for now.
@@ -91,6 +92,7 @@ impl Core {
                     progress.commit = None;
                     progress.touched = now;
                 }
+                self.named_badly(block, now, fx);
             }
         }
         self.tell(waiters, result, now, fx);
@@ -111,15 +113,17 @@ impl Core {
     fn last_commit_steps(&self, block: &BlockId, lane: usize) -> Step {
         match self.needs_sync(block) {
             true => Step::SyncTemporary,
-            false => self.naming(lane),
+            false => self.naming(block, lane),
         }
     }
 
     /// How a temporary gets its final name. Where a rename cannot leave alone what is there, that
     /// is looked at before: whoever has a replaced file open, or remembers it, gets ESTALE for it,
     /// which would count against a healthy path.
-    pub(super) fn naming(&self, lane: usize) -> Step {
+    pub(super) fn naming(&self, block: &BlockId, lane: usize) -> Step {
         match self.lanes[lane].no_replace {
+            // What has the name lacks something, perhaps.
+            _ if self.misnamed.contains_key(block) => Step::Rename { replace: true },
             true => Step::Rename { replace: false },
             false => self.look_at_final(lane, true),
         }
@@ -184,7 +188,7 @@ impl Core {
                 Verdict::Next(Step::DropTemporary)
             }
             (Step::StatFinal { taken }, Ok(Done::Info(info))) => {
-                self.final_there(*taken, info.bytes == block_bytes)
+                self.final_there(&block, *taken, info.bytes == block_bytes)
             }
             (Step::TouchFinal { taken }, Ok(_)) => Verdict::Next(Step::StatFinal { taken: *taken }),
             (Step::StatFinal { taken: true }, Err(f)) if f.os() == Some(libc::ENOENT) => {
@@ -197,7 +201,7 @@ impl Core {
             (_, Ok(done)) => Verdict::Success(done),
             (step, Err(failure)) => {
                 let step = step.clone();
-                self.commit_failed(lane, &step, failure)
+                self.commit_failed(&block, lane, &step, failure)
             }
         }
     }
@@ -212,8 +216,13 @@ impl Core {
 
     /// There is a file under the final name, whole or not. It was there before the rename
     /// (`taken`), or the temporary was not.
-    fn final_there(&mut self, taken: bool, whole: bool) -> Verdict {
+    fn final_there(&mut self, block: &BlockId, taken: bool, whole: bool) -> Verdict {
         match (taken, whole) {
+            // It may be what lacks something.
+            (true, true) if self.misnamed.contains_key(block) => {
+                Verdict::Next(Step::Rename { replace: true })
+            }
+            (false, true) if self.misnamed.contains_key(block) => self.vanished(),
             (true, true) if self.rules.commit_sync == CommitSync::Full => {
                 Verdict::Next(Step::SyncFinal)
             }
@@ -244,7 +253,13 @@ impl Core {
         Verdict::Vanished(failure)
     }
 
-    fn commit_failed(&mut self, lane: usize, step: &Step, failure: Failure) -> Verdict {
+    fn commit_failed(
+        &mut self,
+        block: &BlockId,
+        lane: usize,
+        step: &Step,
+        failure: Failure,
+    ) -> Verdict {
         let missing = failure.os() == Some(libc::ENOENT);
         match step {
             Step::Rename { replace: false } => match failure.os() {
@@ -252,7 +267,7 @@ impl Core {
                 Some(libc::EINVAL | libc::ENOSYS | libc::EOPNOTSUPP) => {
                     // The file system cannot tell: the plain form from now on (R22, "unsupported").
                     self.lanes[lane].no_replace = false;
-                    Verdict::Next(self.naming(lane))
+                    Verdict::Next(self.naming(block, lane))
                 }
                 _ if missing => Verdict::Next(self.look_at_final(lane, false)),
                 _ => Verdict::Fail(failure),
@@ -262,9 +277,10 @@ impl Core {
                     Verdict::Next(Step::Rename { replace: true })
                 }
                 (false, Some(libc::ENOENT | libc::ESTALE)) => self.vanished(),
-                // A file of somebody else's: it is there.
-                (false, Some(libc::EPERM | libc::EACCES)) => {
-                    Verdict::Next(Step::StatFinal { taken: false })
+                // A file of somebody else's, or one whose times nobody can set: it is there.
+                (false, Some(libc::EPERM | libc::EACCES))
+                | (_, Some(libc::EROFS | libc::ENOSYS | libc::EOPNOTSUPP)) => {
+                    Verdict::Next(Step::StatFinal { taken: *taken })
                 }
                 _ => Verdict::Fail(failure),
             },

@@ -17,7 +17,7 @@ use super::call::Calls;
 use super::chain::{Chain, ChainId, Class, Place, Work};
 use super::counts::TaskTimes;
 use super::effects::Effects;
-use super::generations::Leftover;
+use super::generations::{Leftover, Misnamed};
 use super::hotness::Hotness;
 use super::layout::Layout;
 use super::rules::Rules;
@@ -58,8 +58,12 @@ pub struct Core {
     /// The limit of close has passed: no engine takes anything any more.
     pub(super) over: bool,
     pub(super) hotness: Hotness,
+    /// Names that may stand for a file with shards lost.
+    pub(super) misnamed: HashMap<BlockId, Misnamed>,
     /// The collector was stopped.
     pub(super) no_chores: bool,
+    /// Nor may it do its last any more.
+    pub(super) no_last_chores: bool,
     /// Blocks that a lookup found to be no whole blocks, until its outcome has been taken in.
     pub(super) wrong: Vec<BlockId>,
     /// Blocks that some paths must look at anew.
@@ -126,7 +130,9 @@ impl Core {
             closing: false,
             over: false,
             hotness: Hotness::new(n),
+            misnamed: HashMap::new(),
             no_chores: false,
+            no_last_chores: false,
             wrong: Vec::new(),
             suspects: Suspects::default(),
             setting_aside: HashSet::new(),
@@ -172,6 +178,7 @@ impl Core {
             in_kernel: HashSet::new(),
             vanished: false,
             looked_again: false,
+            spared: 0,
         };
         self.chains.insert(id, chain);
         id
@@ -266,6 +273,8 @@ impl Core {
             work: super::flow::operation(&chain.work),
             of_one_file: chain.work.is_of_one_file(),
             is_chore: chain.work.is_chore(),
+            has_to_look: false,
+            has_looked: false,
             excused: false,
         };
         self.lanes[lane].take_slot(attempt.class);

@@ -82,6 +82,13 @@ impl Core {
 
     /// A step through `lane` begins: of a sync it is known from now on.
     pub(super) fn step_begins(&mut self, id: ChainId, lane: usize, step: &Step) {
+        if matches!(step, Step::Rename { .. })
+            && let Some(chain) = self.chains.get(&id)
+            && let Work::Commit { generation, .. } = chain.work
+        {
+            // From now on it may have its name, whenever that is told.
+            self.suspect(chain.block, generation);
+        }
         if *step == Step::SyncTemporary
             && let Some(Work::Commit { syncing, .. }) =
                 self.chains.get_mut(&id).map(|chain| &mut chain.work)
@@ -193,7 +200,9 @@ impl Core {
             return Verdict::Success(Done::Unit);
         }
         if self.who_looks(id, lane).is_none() {
-            return Verdict::Next(self.naming(lane));
+            let block = self.chains.get(&id).map(|chain| chain.block);
+            let step = block.map(|block| self.naming(&block, lane));
+            return step.map_or(Verdict::NotFound, Verdict::Next);
         }
         if let Some(Work::Commit { detour, .. }) =
             self.chains.get_mut(&id).map(|chain| &mut chain.work)

@@ -46,11 +46,15 @@ impl Core {
             // R18: what everybody reads; the table behind it is not gone through for each chain.
             let lane = next(self.mask.load(Ordering::Acquire))
                 .or_else(|| next(if last_resort { self.answering() } else { 0 }));
+            let Some(chain) = self.chains.get_mut(&id) else { return };
             let Some(lane) = lane else {
+                if chain.spared != 0 {
+                    chain.tried &= !std::mem::take(&mut chain.spared);
+                    continue;
+                }
                 let error = self.no_candidate(id);
                 return self.end(id, Err(error), now, fx);
             };
-            let Some(chain) = self.chains.get_mut(&id) else { return };
             let chain_class = chain.work.class();
             let operation = operation(&chain.work);
             let epoch = self.health.backends()[lane].epoch();
@@ -75,21 +79,6 @@ impl Core {
                 Class::Idle => fx.wake_idle(lane, self.lanes[lane].idle_max()),
                 class => fx.wake_class(lane, class),
             };
-        }
-    }
-
-    fn no_candidate(&self, id: ChainId) -> Error {
-        let Some(chain) = self.chains.get(&id) else {
-            return Error::new(Status::Error, "no such chain");
-        };
-        let what = self.describe(&chain.work, &chain.block);
-        match &chain.last {
-            Some(last) => {
-                let why = self.failure_text(last.lane, &last.failure);
-                let tried = chain.tried.count_ones();
-                Error::new(last.status, format!("{what}: {why} (backends tried: {tried})"))
-            }
-            None => Error::new(Status::StoreUnhealthy, format!("{what}: no backend is available")),
         }
     }
 
@@ -231,9 +220,10 @@ impl Core {
     }
 
     /// Goes on to the next candidate, unless the store closes (R54: without retry, but its own
-    /// temporaries go).
+    /// temporaries go, and so does its lease).
     pub(super) fn retry(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        let removes = |chain: &Chain| matches!(chain.work, Work::Discard { .. });
+        let removes =
+            |chain: &Chain| matches!(chain.work, Work::Discard { .. } | Work::Chore { .. });
         if self.closing && !self.chains.get(&id).is_some_and(removes) {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
@@ -327,6 +317,7 @@ impl Core {
                 Err(error) if error.status != Status::NotFound => {
                     self.keep_leftover(Leftover { block: chain.block, generation, named });
                 }
+                _ if named && self.discarded(&chain.block, generation) => {}
                 // A path works: whatever was left behind goes too.
                 _ if !self.leftovers.is_empty() => self.discard_leftovers(now, fx),
                 _ => {}

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use super::attempt::Attempt;
-use super::blocks::Shard;
+use super::blocks::{Progress, Shard};
 use super::chain::{ChainId, Class, Work};
 use super::core::Core;
 use super::effects::Effects;
@@ -24,6 +24,15 @@ pub struct Leftover {
     /// Where the temporary is gone, a rename that was given up has made it the block, with shards
     /// lost: it goes, too. If it is another writer's by then, that one is only missed.
     pub named: bool,
+}
+
+/// A block whose name may stand for a temporary with shards lost, until that is gone or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Misnamed {
+    /// The temporary's generation.
+    pub generation: u64,
+    /// The rename that was given up would replace what has the name by then.
+    pub replaces: bool,
 }
 
 /// Temporaries that could not be removed yet, remembered for another try.
@@ -76,9 +85,19 @@ impl Core {
     /// Shards of this generation were lost, and a rename of it that was given up may still be done.
     pub(super) fn may_be_named(&self, block: &BlockId, generation: u64) -> bool {
         let lost = self.blocks.get(block).is_some_and(|progress| progress.lost);
-        lost && self.attempts.values().any(|attempt| {
+        lost && self.renames_late(block, generation, false)
+    }
+
+    /// A rename of this generation was given up and may still be done; `over`: in the place of
+    /// whatever has the name by then.
+    fn renames_late(&self, block: &BlockId, generation: u64, over: bool) -> bool {
+        self.attempts.values().any(|attempt| {
             let mine = attempt.generation == Some(generation) && attempt.block == *block;
-            mine && attempt.is_left() && matches!(attempt.step, Step::Rename { .. })
+            let renames = match attempt.step {
+                Step::Rename { replace } => replace || !over,
+                _ => false,
+            };
+            mine && attempt.is_left() && renames
         })
     }
 
@@ -135,6 +154,7 @@ impl Core {
     ) {
         self.suspect(block, generation);
         let named = self.may_be_named(&block, generation);
+        let replaces = self.renames_late(&block, generation, true);
         let Some(progress) = self.blocks.end(&block, generation) else { return };
         let others: Vec<ChainId> = progress
             .shards
@@ -152,7 +172,50 @@ impl Core {
         for (_, shards) in progress.behind {
             self.end_positions(shards.task, &shards.positions, &error, now, fx);
         }
+        // What waited for this generation, which would have replaced it.
+        self.named_badly(block, now, fx);
+        if named {
+            let replaces =
+                replaces || self.misnamed.get(&block).is_some_and(|earlier| earlier.replaces);
+            self.misnamed.insert(block, Misnamed { generation, replaces });
+        }
         self.discard(Leftover { block, generation, named }, now, fx);
+    }
+
+    /// A temporary with shards lost is gone, and stands, perhaps, under the block's name. Whether
+    /// it is removed there: not while a later generation is being given that name in its place.
+    pub(super) fn drops_final(&self, block: &BlockId) -> bool {
+        let committing = |progress: &Progress| progress.commit.is_some();
+        self.misnamed.contains_key(block) && !self.blocks.get(block).is_some_and(committing)
+    }
+
+    /// A temporary that may have got the block's name is gone, and what it named as well, unless a
+    /// later generation is to replace that. Says whether there is nothing more to do.
+    pub(super) fn discarded(&mut self, block: &BlockId, generation: u64) -> bool {
+        let known = self.misnamed.get(block).is_some_and(|known| known.generation == generation);
+        if known && self.drops_final(block) {
+            self.misnamed.remove(block);
+        }
+        self.leftovers.is_empty()
+    }
+
+    /// A commit has ended without giving the block its name: what may have it goes now.
+    pub(super) fn named_badly(&mut self, block: BlockId, now: Time, fx: &mut Effects) {
+        if let Some(Misnamed { generation, .. }) = self.misnamed.get(&block).copied() {
+            self.discard(Leftover { block, generation, named: true }, now, fx);
+        }
+    }
+
+    /// A block was committed: its name stands for that. Where the rename that was given up can
+    /// replace it even now, it goes after all: to miss a block is better than to give a wrong one.
+    pub(super) fn named_well(&mut self, block: BlockId, now: Time, fx: &mut Effects) {
+        match self.misnamed.get(&block).copied() {
+            None => {}
+            Some(Misnamed { replaces: false, .. }) => {
+                self.misnamed.remove(&block);
+            }
+            Some(Misnamed { replaces: true, .. }) => self.named_badly(block, now, fx),
+        }
     }
 
     /// A temporary could not be removed: it is tried again once a path works, and at close. What is
@@ -160,6 +223,8 @@ impl Core {
     pub(super) fn keep_leftover(&mut self, leftover: Leftover) {
         if self.leftovers.len() < MAX_LEFTOVERS {
             self.leftovers.insert(leftover);
+        } else if leftover.named {
+            self.misnamed.remove(&leftover.block);
         }
     }
 

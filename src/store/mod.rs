@@ -88,6 +88,11 @@ impl Store {
         open::open(config).map(Arc::new)
     }
 
+    /// From now on nothing is accepted or tried again; [`Store::close`] follows.
+    pub fn begin_close(&self) {
+        self.shared.with(core::Core::begin_close);
+    }
+
     /// Closes the store (R54).
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use super::effects::Effects;
 use super::types::BlockId;
 use crate::clock::Time;
 use crate::engine::{Done, Outcome, Tag};
-use crate::error::{Cause, Failure};
+use crate::error::{Cause, Error, Failure, Status};
 use crate::health::class::{self, Class, Context, Operation};
 use crate::health::state::{self, BackendHealth, BackendState, Blame, Transition, Why};
 use crate::log::Level;
@@ -70,6 +70,22 @@ impl Core {
         let prefix = if class == Class::WrongSize { "CORRUPT: " } else { "" };
         error.text = format!("{prefix}{what}: {}", error.text);
         self.end(id, Err(error), now, fx);
+    }
+
+    /// Why a chain ends that no backend is left for.
+    pub(super) fn no_candidate(&self, id: ChainId) -> Error {
+        let Some(chain) = self.chains.get(&id) else {
+            return Error::new(Status::Error, "no such chain");
+        };
+        let what = self.describe(&chain.work, &chain.block);
+        match &chain.last {
+            Some(last) => {
+                let why = self.failure_text(last.lane, &last.failure);
+                let tried = chain.tried.count_ones();
+                Error::new(last.status, format!("{what}: {why} (backends tried: {tried})"))
+            }
+            None => Error::new(Status::StoreUnhealthy, format!("{what}: no backend is available")),
+        }
     }
 
     /// Takes an outcome into a backend's window, and does what a change of state asks for (R21,
@@ -208,6 +224,11 @@ impl Core {
 /// ENOENT of the file itself.
 pub(super) fn is_missing(failure: &Failure) -> bool {
     failure.os() == Some(libc::ENOENT)
+}
+
+/// The file may not be changed, by this user or by anybody: that says nothing about the path.
+pub(super) fn is_refused(failure: &Failure) -> bool {
+    matches!(failure.os(), Some(libc::EACCES | libc::EPERM | libc::EROFS))
 }
 
 /// A size that may be an old view of the file. What is no regular file is none, and opening it a

@@ -9,7 +9,7 @@ use super::chain::{Chain, ChainId, Detour, Work};
 use super::core::Core;
 use super::effects::Effects;
 use super::layout::MARKER;
-use super::outcome::{is_missing, may_be_stale};
+use super::outcome::{is_missing, is_refused, may_be_stale};
 use crate::clock::Time;
 use crate::config::CommitSync;
 use crate::engine::{Done, FileList, Op, OpKind, Outcome, Tag};
@@ -294,28 +294,34 @@ impl Core {
     /// Loads, lookups, removals, discards, chores, hotness, room.
     fn plain_verdict(
         &mut self,
-        attempt: &Attempt,
+        attempt: &mut Attempt,
         id: ChainId,
         outcome: Outcome,
         now: Time,
         fx: &mut Effects,
     ) -> Verdict {
         let fresh = !self.marker_needed(attempt.lane, MARKER_FRESH_FOR_MISS, now);
+        let drops_final = attempt.step == Step::Main && self.drops_final(&attempt.block);
+        let (suspect, misnamed) = (self.is_suspect(attempt), self.is_misnamed(attempt));
         let Some(chain) = self.chains.get_mut(&id) else {
             return Verdict::NotFound;
         };
         let not_found = || {
             if fresh { Verdict::NotFound } else { Verdict::Next(Step::Marker(Then::NotFound)) }
         };
-        let suspect = attempt.step == Step::Main
-            && matches!(chain.work, Work::Load(_))
-            && self.suspects.has(&attempt.block, attempt.lane);
         match outcome {
+            Ok(_) if misnamed => Verdict::NotFound,
             Ok(_) if suspect => Verdict::Next(Step::LookAnew),
             Err(failure) if suspect && may_be_stale(&failure) => Verdict::Next(Step::LookAnew),
             Ok(_) if attempt.step == Step::LookAnew => {
-                self.suspects.clear(&attempt.block, attempt.lane);
+                (attempt.has_to_look, attempt.has_looked) = (false, true);
+                self.looked_anew(&attempt.block, attempt.lane);
                 Verdict::Next(Step::Main)
+            }
+            // Another's file, or a storage that takes no writes: no fault of the path, but what it
+            // remembers cannot be told from what is there.
+            Err(failure) if attempt.step == Step::LookAnew && is_refused(&failure) => {
+                Verdict::Vanished(failure)
             }
             Ok(Done::Infos(infos, failure)) => {
                 let (verdict, hits) = self.lookup_verdict(id, attempt.lane, &infos, failure, fresh);
@@ -326,7 +332,7 @@ impl Core {
             Ok(done) => Verdict::Success(done),
             Err(failure)
                 if is_missing(&failure)
-                    && attempt.step == Step::Main
+                    && drops_final
                     && matches!(chain.work, Work::Discard { named: true, .. }) =>
             {
                 Verdict::Next(Step::DropFinal)

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use super::blocks::{Blocks, MAX_UNFINISHED_BLOCKS};
 use super::call::Call;
-use super::chain::{ChainId, Class, Place, Shards, Waiter, Work};
+use super::chain::{ChainId, Place, Shards, Waiter, Work};
 use super::core::Core;
 use super::dump::join_memory;
 use super::effects::Effects;
@@ -302,22 +302,28 @@ impl Core {
     }
 
     /// Stops taking work (R54): what is queued ends with CLOSED, commits apart; what runs goes on
-    /// without retry.
+    /// without retry. The collector may still give its lease back, until [`Core::end_collecting`].
     pub fn begin_close(&mut self, now: Time, fx: &mut Effects) {
         self.closing = true;
         self.no_chores = true;
-        self.end_chores(|work| matches!(work.class(), Class::Idle | Class::Lease), now, fx);
         let waiting: Vec<ChainId> = self
             .chains
             .iter()
             .filter(|(_, chain)| !matches!(chain.place, Place::Running(_)))
-            .filter(|(_, chain)| !chain.work.outlives_close())
+            .filter(|(_, chain)| !chain.work.outlives_close() && !chain.work.ends_with_collector())
             .map(|(id, _)| *id)
             .collect();
         for id in waiting {
             self.end(id, Err(closed()), now, fx);
         }
         self.refresh_all(now, fx);
+        self.note_quiet(fx);
+    }
+
+    /// What the collector has not done by now it does not do any more.
+    pub fn end_collecting(&mut self, now: Time, fx: &mut Effects) {
+        self.no_last_chores = true;
+        self.end_chores(Work::ends_with_collector, now, fx);
         self.note_quiet(fx);
     }
 

@@ -7,8 +7,11 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 
+use super::attempt::Attempt;
 use super::blocks::Progress;
+use super::chain::Class;
 use super::core::Core;
+use super::step::Step;
 use super::types::BlockId;
 
 /// Most blocks remembered; the oldest go first. Only a fail-over while one is written adds one.
@@ -75,7 +78,36 @@ impl Core {
         let coherent = self.coherent();
         let Some(progress) = self.blocks.live(&block, generation) else { return };
         if progress.begun_on.count_ones() > 1 {
-            self.suspects.add(block, progress.begun_on & !progress.seen_by & !coherent);
+            let paths = progress.begun_on & !progress.seen_by & !coherent;
+            // Who has written all of it himself has seen all of it.
+            let others = |path: &usize| paths >> path & 1 == 1 && progress.written_elsewhere(*path);
+            let others = (0..self.lanes.len()).filter(others);
+            self.suspects.add(block, others.fold(0, |all, path| all | 1 << path));
+            for attempt in self.attempts.values_mut().filter(|attempt| attempt.block == block) {
+                attempt.has_looked = false;
+            }
+        }
+    }
+
+    /// What a load has read there may be what the path remembers.
+    pub(super) fn is_suspect(&self, attempt: &Attempt) -> bool {
+        let reads = attempt.class == Class::Load && attempt.step == Step::Main;
+        reads && (attempt.has_to_look || self.suspects.has(&attempt.block, attempt.lane))
+    }
+
+    /// What a load has read may lack something, whoever shows it.
+    pub(super) fn is_misnamed(&self, attempt: &Attempt) -> bool {
+        attempt.class == Class::Load && self.misnamed.contains_key(&attempt.block)
+    }
+
+    /// A load has made a path look anew. Others that were begun there before may have read what it
+    /// remembered, and are not told yet.
+    pub(super) fn looked_anew(&mut self, block: &BlockId, path: usize) {
+        self.suspects.clear(block, path);
+        let here = |attempt: &&mut Attempt| attempt.lane == path && attempt.block == *block;
+        for attempt in self.attempts.values_mut().filter(here) {
+            // Nor do they make each other look for ever.
+            attempt.has_to_look = !attempt.has_looked;
         }
     }
 }

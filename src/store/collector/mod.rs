@@ -222,8 +222,8 @@ impl Collector {
     }
 
     /// Ends a pass that runs, so that it gives the lease back, and waits for that (R54): for a part
-    /// of the limit, since what the store has begun needs the rest. `Core::begin_close` ends what
-    /// still runs then.
+    /// of the limit, since what the store has begun needs the rest. `Core::end_collecting` ends
+    /// what still runs then.
     pub fn close(&self, shared: &Shared, limit: Option<Duration>) {
         self.state.lock().stopped = true;
         shared.with(|core, now, fx| core.stop_chores(RELEASE_LIMIT, now, fx));

@@ -108,6 +108,11 @@ impl World {
                 let durable = transfer.direct || transfer.sync;
                 return Some(Ok(Done::Written { durable }));
             }
+            (OpKind::Rename { .. }, Phase::New) => {
+                let answer = self.storage.metadata(&running.op.kind, running.lane);
+                running.phase = Phase::Answered(answer.map(drop));
+            }
+            (_, Phase::Answered(answer)) => return Some(answer.clone().map(|()| Done::Unit)),
             (kind, _) => return Some(self.storage.metadata(kind, running.lane)),
         }
         None

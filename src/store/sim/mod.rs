@@ -18,6 +18,7 @@ mod hung;
 mod kernel;
 mod lease;
 mod model;
+mod naming;
 pub mod world;
 
 use world::{Mode, World};

@@ -41,6 +41,8 @@ pub enum Phase {
     Open(usize),
     /// A write's bytes were copied and are in the kernel's hands.
     InKernel(usize, Vec<u8>),
+    /// A rename is done, and its answer is on the way.
+    Answered(Result<(), Failure>),
 }
 
 pub fn relative(path: &std::ffi::CStr) -> String {

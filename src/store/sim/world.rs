@@ -270,7 +270,7 @@ impl World {
         self.submit_shards(TaskKind::Dump, block, version, shards.to_vec()).unwrap()
     }
 
-    fn submit_shards(
+    pub fn submit_shards(
         &mut self,
         kind: TaskKind,
         block: BlockId,
