@@ -303,8 +303,11 @@ impl Core {
 
     /// Stops taking work (R54): what is queued ends with CLOSED, commits apart; what runs goes on
     /// without retry. The collector may still give its lease back, until [`Core::end_collecting`].
+    /// Called again it does nothing.
     pub fn begin_close(&mut self, now: Time, fx: &mut Effects) {
-        self.closing = true;
+        if std::mem::replace(&mut self.closing, true) {
+            return;
+        }
         self.no_chores = true;
         let waiting: Vec<ChainId> = self
             .chains

@@ -75,9 +75,13 @@ impl Core {
     /// The block has its name, or may get it late: loads through paths that it was begun on, and
     /// that have not seen all of it, look anew.
     pub(super) fn suspect(&mut self, block: BlockId, generation: u64) {
+        // Nearly always one path has it all, and this is on the path of every block.
+        let begun = self.blocks.live(&block, generation).map(|progress| progress.begun_on);
+        if begun.is_none_or(|paths| paths.count_ones() < 2) {
+            return;
+        }
         let coherent = self.coherent();
-        let Some(progress) = self.blocks.live(&block, generation) else { return };
-        if progress.begun_on.count_ones() > 1 {
+        if let Some(progress) = self.blocks.live(&block, generation) {
             let paths = progress.begun_on & !progress.seen_by & !coherent;
             // Who has written all of it himself has seen all of it.
             let others = |path: &usize| paths >> path & 1 == 1 && progress.written_elsewhere(*path);
