@@ -78,16 +78,23 @@ CASE(what_was_lost_does_not_win_over_a_later_dump)
     rig_stop(&rig);
 }
 
+/* A block whose first shard hangs on 0 and was written through 1. */
+static batch_t *half_behind_a_hung_write(rig_t *rig)
+{
+    rig_start(rig, 2, (options_t){.shape = pair, .timeout_ms = 6000, .window = 64,
+                                  .threshold = 64});
+    batch_t *block = block_on(rig, 0, 0);
+    batch_fill(block);
+    fault(rig, 0, "write data/* count=1 hang");
+    CHECK_OK(dump_shard(rig, block, 0));
+    return block;
+}
+
 /* A name is not given behind a write that hangs, if there is a choice; where there is none it is. */
 CASE(a_hung_write_on_each_path_keeps_no_block_from_its_name)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 6000, .window = 64,
-                                   .threshold = 64});
-    batch_t *block = block_on(&rig, 0, 0);
-    batch_fill(block);
-    fault(&rig, 0, "write data/* count=1 hang");
-    CHECK_OK(dump_shard(&rig, block, 0)); /* through 1 */
+    batch_t *block = half_behind_a_hung_write(&rig);
     CHECK_OK(kvpath_backend_set(rig.store, rig.path[0], KVPATH_BACKEND_SET_OUT));
     fault(&rig, 1, "write data/* count=1 hang");
     kvpath_task_t task = 0;
@@ -106,12 +113,7 @@ CASE(a_hung_write_on_each_path_keeps_no_block_from_its_name)
 CASE(the_path_of_a_hung_write_is_asked_last)
 {
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = pair, .timeout_ms = 6000, .window = 64,
-                                   .threshold = 64});
-    batch_t *block = block_on(&rig, 0, 0);
-    batch_fill(block);
-    fault(&rig, 0, "write data/* count=1 hang");
-    CHECK_OK(dump_shard(&rig, block, 0)); /* through 1 */
+    batch_t *block = half_behind_a_hung_write(&rig);
     fault(&rig, 1, "rename data/* always fail EIO");
     CHECK_OK(dump_shard(&rig, block, 1));
     CHECK_EQ(seen(&rig, 0, "rename", "data/*"), 1);

@@ -23,8 +23,8 @@ enum {
     CLOSE_LIMIT_MS = 300,
     WAIT_MS = 120000,
     /* Where a store was closed while the path of its lease hung, the next one takes that over after
-     * a minute of silence, seen at one of its checks each half a minute; a call of the old one that
-     * was held back starts the minute again. */
+     * a minute of silence. It looks after 5, 10, 20, 40 and 80 s more, and up to a half longer; a
+     * call of the old one that was held back starts the minute again. */
     SWEEP_MS = 300000,
     LOOK_AGAIN_MS = 20,
 };

@@ -27,10 +27,10 @@ impl Core {
         attempt.limit = Some(now.plus(HANGS_AFTER));
         let lane = attempt.lane;
         let failure = Failure::errno(attempt.word(), errno);
-        let again = class::Class::Local { again: true };
-        self.lanes[lane].stats.error(again.word(), failure.error_word());
         let may_write = attempt.class == Class::Dump && attempt.gate.is_in_call();
-        let Some(id) = attempt.chain else { return true };
+        let chain = attempt.chain;
+        self.count_error(lane, class::Class::Local { again: true }, &failure);
+        let Some(id) = chain else { return true };
         let Some(chain) = self.chains.get(&id) else { return true };
         let what = self.describe(&chain.work, &chain.block);
         let text = class::text(self.layout.root(lane), &failure);

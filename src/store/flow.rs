@@ -222,9 +222,9 @@ impl Core {
     /// Goes on to the next candidate, unless the store closes (R54: without retry, but its own
     /// temporaries go, and so does its lease).
     pub(super) fn retry(&mut self, id: ChainId, now: Time, fx: &mut Effects) {
-        let removes =
+        let goes_on =
             |chain: &Chain| matches!(chain.work, Work::Discard { .. } | Work::Chore { .. });
-        if self.closing && !self.chains.get(&id).is_some_and(removes) {
+        if self.closing && !self.chains.get(&id).is_some_and(goes_on) {
             let error = self.no_candidate(id);
             return self.end(id, Err(error), now, fx);
         }

@@ -154,7 +154,7 @@ impl Core {
     ) {
         self.suspect(block, generation);
         let named = self.may_be_named(&block, generation);
-        let replaces = self.renames_late(&block, generation, true);
+        let replaces = named && self.renames_late(&block, generation, true);
         let Some(progress) = self.blocks.end(&block, generation) else { return };
         let others: Vec<ChainId> = progress
             .shards

@@ -147,10 +147,8 @@ impl Worker {
         let (first, last) = (job.file == File::None, is_last(transfer, &piece));
         let length = length(transfer);
         let beyond = last && length == Length::LookBeyond;
-        let (piece, beyond) = match beyond.then(|| and_beyond(piece, transfer, slot)) {
-            Some(Some(more)) => (more, false),
-            Some(None) | None => (piece, beyond),
-        };
+        let more = if beyond { and_beyond(piece, transfer, slot) } else { None };
+        let (piece, beyond) = (more.unwrap_or(piece), beyond && more.is_none());
         let end = (transfer.file_bytes, align(transfer));
         job.piece = Some(piece);
         let stat = if first && length == Length::Ask { self.stat_entry(id) } else { None };
