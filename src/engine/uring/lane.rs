@@ -48,6 +48,8 @@ struct Ring {
 struct Threads {
     /// Rings' threads that exist or are being made.
     alive: usize,
+    /// Those of whom the supervisor may still bring a handle, even if they have left meanwhile.
+    making: usize,
     handles: Vec<JoinHandle<()>>,
     handed: Handed,
 }
@@ -245,13 +247,18 @@ impl Lane {
             return None;
         }
         self.aside.store(false, Ordering::SeqCst);
-        self.threads.lock().alive += 1;
+        let mut threads = self.threads.lock();
+        threads.alive += 1;
+        threads.making += 1;
         Some(number)
     }
 
     /// The thread was made.
     pub(super) fn end_making(&self, handle: JoinHandle<()>) {
-        self.threads.lock().handles.push(handle);
+        let mut threads = self.threads.lock();
+        threads.making -= 1;
+        threads.handles.push(handle);
+        drop(threads);
         self.changed.notify_all();
     }
 
@@ -260,6 +267,7 @@ impl Lane {
         let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
         let asked = "the thread of a ring".to_owned();
         self.refused(number, &Refusal { call: "clone", errno, asked });
+        self.threads.lock().making -= 1;
         self.left();
     }
 
@@ -340,12 +348,13 @@ impl Lane {
         }
     }
 
-    /// Waits until every thread has ended.
+    /// Waits until every thread has ended, to its last instruction: it drops its descriptor after
+    /// it has told that it leaves.
     pub(super) fn join(&self, limit: Option<Duration>) -> bool {
         let end = limit.map(|limit| self.clock.now().plus(limit));
         let left = |end: Time| end.since(self.clock.now());
         let mut threads = self.threads.lock();
-        while threads.alive > 0 || !threads.handed.is_empty() {
+        while threads.alive > 0 || threads.making > 0 || !threads.handed.is_empty() {
             match end.map(left) {
                 None => self.changed.wait(&mut threads),
                 Some(left) if left.is_zero() => return false,
@@ -361,3 +370,6 @@ impl Lane {
         self.pool.get().is_none_or(|pool| pool.join(end.map(left)))
     }
 }
+
+#[cfg(test)]
+mod tests;
