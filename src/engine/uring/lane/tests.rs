@@ -1,3 +1,5 @@
+//! When the threads of a lane are over.
+
 use super::super::worker;
 use super::*;
 use crate::engine::{Outcome, Want};
