@@ -102,7 +102,7 @@ const char *config(const char *roots_json, shape_t shape, const char *extra);
 kvpath_store_t open_store(const char *json);
 /* A store on one root, buffered. */
 kvpath_store_t open_root(const char *root, shape_t shape, const char *extra);
-/* kvpath_open() that must fail with `expected`; gives the text. */
+/* kvpath_open() that must fail with `expected`; gives the text. Skips as open_store() does. */
 const char *open_fails(const char *json, kvpath_status_t expected);
 kvpath_stats_t stats_of(kvpath_store_t store);
 /* The text of kvpath_stats_json(), kvpath_health_json() or kvpath_metrics(). */
