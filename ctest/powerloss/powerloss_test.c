@@ -176,7 +176,10 @@ static void replay(const recording_t *of, size_t lost[4])
                 const choice_t choice = {moment, which, seed};
                 const image_t *image = world_after(&events, moment, &outcomes[which], seed);
                 check_image(of, image, known, &choice, lost);
-                if (images == IMAGES_MAX || !is_new(image->sum, sums, images)) continue;
+                if (!is_new(image->sum, sums, images)) continue;
+                if (images == IMAGES_MAX)
+                    FAIL("%d images, and only %zu of %zu moments are in them", IMAGES_MAX, moment,
+                         events.count);
                 choices[images] = choice;
                 sums[images++] = image->sum;
             }

@@ -86,10 +86,25 @@ static void all_is_well(const recording_t *of)
     CHECK_OK(kvpath_close(store));
 }
 
-static void fault(const recording_t *of, int which, const char *rule)
+static long long fault(const recording_t *of, int which, const char *rule)
 {
     struct faultfs fs = of->fs[which];
-    if (faultfs_number(&fs, "rule add %s", rule) < 0) FAIL("%s: %s", rule, fs.error);
+    const long long added = faultfs_number(&fs, "rule add %s", rule);
+    if (added < 0) FAIL("%s: %s", rule, fs.error);
+    return added;
+}
+
+/* How often rules that were added have hit, on all paths. */
+static long long fired(const recording_t *of, const long long *rules)
+{
+    long long all = 0;
+    for (int which = 0; which < of->mounts; which++) {
+        struct faultfs fs = of->fs[which];
+        const long long count = faultfs_number(&fs, "rule fired %lld", rules[which]);
+        if (count < 0) FAIL("%s", fs.error);
+        all += count;
+    }
+    return all;
 }
 
 /* Dumps until it is done: a failed block whole, with all its shards. */
@@ -129,9 +144,13 @@ static void paths_fail(const recording_t *of)
     unsigned number = 0;
     for (size_t at = 0; at < sizeof rules / sizeof rules[0]; at++)
         for (int whole = 0; whole < 2; whole++) {
-            fault(of, 0, rules[at]);
-            fault(of, 1, rules[at]);
+            /* Only `full` syncs directories. */
+            const bool hits = strncmp(rules[at], "fsyncdir", 8) != 0 ||
+                              strcmp(of->sync, "full") == 0;
+            const long long added[2] = {fault(of, 0, rules[at]), fault(of, 1, rules[at])};
             dump_at_last(of, store, number++, whole == 1);
+            if ((fired(of, added) > 0) != hits)
+                FAIL("\"%s\" %s", rules[at], hits ? "has hit nothing" : "has hit something");
             for (int which = 0; which < of->mounts; which++) {
                 struct faultfs fs = of->fs[which];
                 CHECK_EQ(faultfs_command(&fs, NULL, 0, "rules clear"), 0);
