@@ -32,11 +32,11 @@ static const char *file_text(const kvpath_block_id_t *id, const uint8_t *loaded)
                 memcmp(file, loaded, BLOCK_BYTES) == 0 ? "is" : "is not");
 }
 
-void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what)
+uint8_t check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what)
 {
     size_t at = 0;
     const uint8_t writer = bytes[0] ^ content_at(id, 0);
-    if (!mixed(id, bytes)) return;
+    if (!mixed(id, bytes)) return writer;
     while (at + 1 < BLOCK_BYTES && (bytes[at] ^ content_at(id, at)) == writer) at++;
     size_t zeros = 0;
     for (size_t each = 0; each < BLOCK_BYTES; each++) zeros += bytes[each] == 0;
@@ -44,18 +44,17 @@ void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *
          what, block_name(id), writer, at, zeros, file_text(id, bytes));
 }
 
-bool check_block_file(const char *storage, const kvpath_block_id_t *id)
+uint8_t check_block_file(const char *storage, const kvpath_block_id_t *id)
 {
     char path[512], name[33];
     static uint8_t bytes[BLOCK_BYTES + 1]; /* the main thread's */
     for (size_t at = 0; at < 16; at++) snprintf(name + 2 * at, 3, "%02x", id->bytes[at]);
     snprintf(path, sizeof path, "%s/data/%s", storage, name);
     int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0 && errno == ENOENT) return false;
+    if (file < 0 && errno == ENOENT) return 0;
     CHECK(file >= 0);
     ssize_t got = read(file, bytes, sizeof bytes);
     close(file);
     if (got != BLOCK_BYTES) FAIL("%s has %zd bytes", path, got);
-    check_block(id, bytes, "the file");
-    return true;
+    return check_block(id, bytes, "the file");
 }

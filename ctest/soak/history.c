@@ -41,3 +41,10 @@ bool may_be_shown(const own_t *own)
 {
     return own->known != ABSENT || mounts_stale(own->removed_us);
 }
+
+void check_stamp(const own_t *own, uint8_t stamp, const char *storage, const kvpath_block_id_t *id)
+{
+    if (stamp == own->settled || stamp == own->dumped || mounts_stale(own->removed_us)) return;
+    FAIL("block %s is of store %u, not of %u or %u%s", block_name(id), stamp, own->settled,
+         own->dumped, history_text(own, storage, id));
+}

@@ -2,12 +2,12 @@
  * stores are closed and opened again.
  *
  * What must hold: a load gives the right bytes or an error, never wrong, never half; what was
- * reported as stored is there, what was removed is not; every call returns within its limit; and
- * afterwards descriptors, threads and memory are as before.
+ * reported as stored is there, what was removed is not, nor does it come back with a later dump;
+ * every call returns within its limit; and afterwards descriptors, threads and memory are as before.
  *
- * KVPATH_SOAK_SECONDS (20), KVPATH_SOAK_SEED (1), KVPATH_SOAK_EPOCH (1: the first one). The faults,
- * the configurations and what each thread asks for come from the seed alone; how the threads
- * interleave does not. */
+ * KVPATH_SOAK_SECONDS (20: with three engines the minute of CI), KVPATH_SOAK_SEED (1),
+ * KVPATH_SOAK_EPOCH (1: the first one). The faults, the configurations and what each thread asks for
+ * come from the seed alone; how the threads interleave does not. */
 #ifndef KVPATH_SOAK_H
 #define KVPATH_SOAK_H
 
@@ -124,6 +124,9 @@ typedef struct {
     /* A dump or removal was given up and may still happen, until all is at rest. */
     bool late_dump, late_remove;
     uint64_t removed_us, dumped_us; /* when it was last */
+    /* Whose content it may have: what was there when the epoch began, and what was dumped since
+     * (an existing block keeps its content); 0: no such. None of it after a sure removal. */
+    uint8_t settled, dumped;
     struct {
         char call; /* d, l or r */
         kvpath_status_t status;
@@ -140,6 +143,8 @@ const char *history_text(const own_t *own, const char *storage, const kvpath_blo
 /* Whether it may be found, or said to be absent, as far as its worker knows. */
 bool may_be_shown(const own_t *own);
 bool may_be_missed(const own_t *own);
+/* Fails where its content, found at rest or not, is that of a dump which was removed since. */
+void check_stamp(const own_t *own, uint8_t stamp, const char *storage, const kvpath_block_id_t *id);
 
 /* What the workers of one epoch have in common. */
 typedef struct {
@@ -188,9 +193,9 @@ kvpath_block_id_t common_id(unsigned block);
 
 /* ---- content.c ---- */
 
-/* Fails unless the bytes are one writer's block, whole. */
-void check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what);
-/* Reads the file of a block; gives whether it is there. */
-bool check_block_file(const char *storage, const kvpath_block_id_t *id);
+/* Fails unless the bytes are one writer's block, whole; gives its stamp. */
+uint8_t check_block(const kvpath_block_id_t *id, const uint8_t *bytes, const char *what);
+/* Reads the file of a block; gives its stamp, 0 where it is not there. */
+uint8_t check_block_file(const char *storage, const kvpath_block_id_t *id);
 
 #endif

@@ -143,9 +143,11 @@ static void load_blocks(worker_t *worker, const kvpath_block_id_t *ids, own_t *c
         status = of[0] != KVPATH_OK ? of[0] : of[1];
         if (own != NULL) history_add(own[at], 'l', status, start_us);
         if (status == KVPATH_OK) {
-            check_block(&ids[at], blocks->memory + at * BLOCK_BYTES, "a load");
+            const uint8_t stamp =
+                check_block(&ids[at], blocks->memory + at * BLOCK_BYTES, "a load");
             const bool may = own == NULL || may_be_shown(own[at]);
             expect(worker, status, may, "a load of a removed block");
+            if (own != NULL) check_stamp(own[at], stamp, worker->epoch->storage, &ids[at]);
         } else if (status == KVPATH_NOT_FOUND) {
             const bool may = own == NULL || may_be_missed(own[at]) || storm_fell_off(start_us);
             const char *lost = may ? "" : history_text(own[at], worker->epoch->storage, &ids[at]);
@@ -172,6 +174,7 @@ static void dump_block(worker_t *worker, const kvpath_block_id_t *id, own_t *own
     bool stored = true;
     for (unsigned at = 0; at < BLOCK_BYTES; at++) blocks->memory[at] = content_at(id, at) ^ stamp;
     name_block(blocks, 0, id);
+    if (own != NULL) own->dumped = stamp; /* whatever comes of it */
     for (unsigned part = 0; part < (whole ? 1 : SHARDS); part++) {
         kvpath_task_t task = 0;
         kvpath_status_t statuses[SHARDS];
@@ -210,6 +213,7 @@ static void remove_block(worker_t *worker, const kvpath_block_id_t *id, own_t *o
     const bool sure = !late && !own->late_dump && !storm_fell_off(start_us);
     own->late_remove |= late;
     own->known = sure ? ABSENT : UNKNOWN;
+    if (sure) own->settled = own->dumped = 0;
     own->removed_us = now_us();
 }
 
@@ -355,12 +359,16 @@ void worker_settle(worker_t *worker, const char *storage)
 {
     for (unsigned at = 0; at < OWN; at++) {
         const kvpath_block_id_t id = own_id(worker->number, at);
-        const bool there = check_block_file(storage, &id);
+        const uint8_t stamp = check_block_file(storage, &id);
+        const bool there = stamp != 0;
         own_t *own = &worker->own[at];
         if (there && own->known == ABSENT) FAIL("removed block %s is there", block_name(&id));
         if (!there && own->known == PRESENT)
             FAIL("stored block %s is lost%s", block_name(&id), history_text(own, storage, &id));
+        if (there) check_stamp(own, stamp, storage, &id);
         own->known = there ? PRESENT : ABSENT;
+        own->settled = stamp;
+        own->dumped = 0;
         own->late_dump = own->late_remove = false;
     }
 }
