@@ -1,12 +1,8 @@
-/* Many and large: shards, tasks, backends, blocks (R3, R26, R34, R38). */
+/* Many: shards, tasks, backends, small blocks, the same id (R3, R26, R38). */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "limits.h"
@@ -125,7 +121,7 @@ CASE(backends_64)
     CHECK_EQ(count_files(text("%s/data", storage), NULL), BLOCKS);
 }
 
-/* ---- small and large blocks ---- */
+/* ---- small blocks ---- */
 
 CASE(blocks_of_4_kib_direct)
 {
@@ -135,120 +131,6 @@ CASE(blocks_of_4_kib_direct)
     dump_batch(store, blocks);
     load_batch(store, blocks);
     CHECK_OK(kvpath_close(store));
-}
-
-static const size_t large = (size_t)3 << 30;
-
-/* So much of it is marked: at its ends and around what one call of the kernel can move. */
-static const uint64_t marks[] = {0, 1u << 30, 0x7ffff000u - 4096, 0x7ffff000u, 0x7fffffffu - 8,
-                                 0x80000000u, 0xa0000000u, ((uint64_t)3 << 30) - 8};
-enum { MARKS = sizeof marks / sizeof *marks };
-
-static uint8_t *reserve(void)
-{
-    uint8_t *memory = mmap(NULL, large, PROT_READ | PROT_WRITE,
-                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) SKIP("no 3 GiB of addresses");
-    return memory;
-}
-
-static uint64_t mark_of(size_t at) { return 0xabcdef0123456789u * (at + 1); }
-
-/* A block of 3 GiB that is nothing but holes and marks: moving it costs no disk. */
-static void write_sparse(const char *path)
-{
-    int file = open(path, O_CREAT | O_EXCL | O_WRONLY, 0644);
-    CHECK(file >= 0);
-    CHECK(ftruncate(file, (off_t)large) == 0);
-    for (size_t at = 0; at < MARKS; at++) {
-        uint64_t mark = mark_of(at);
-        CHECK(pwrite(file, &mark, sizeof mark, (off_t)marks[at]) == sizeof mark);
-    }
-    close(file);
-}
-
-static void load_3_gib(const char *mode, bool direct)
-{
-    const char *root = temp_dir();
-    const shape_t shape = {large, large, large};
-    kvpath_block_id_t id = block_id(3);
-    const char *extra = text(", \"buffer_mode\": \"%s\"", mode);
-    kvpath_task_t task = 0;
-    kvpath_store_t store = open_shown(
-        direct ? direct_config(root, shape, text("%s, \"timeout_ms\": 0", extra))
-               : config(text("[\"%s\"]", root), shape, extra));
-    uint8_t *memory = reserve();
-    madvise(memory, large, MADV_HUGEPAGE);
-    write_sparse(block_path(root, &id, 0));
-    void *address = memory;
-    kvpath_shard_t shard = {.block = id, .index = 0, .addr_count = 1, .addrs = &address};
-    CHECK_OK(kvpath_load(store, &shard, 1, &task));
-    CHECK_OK(kvpath_wait(store, task, LIMIT_MS));
-    for (size_t at = 0; at < MARKS; at++) {
-        uint64_t mark;
-        memcpy(&mark, memory + marks[at], sizeof mark);
-        if (mark != mark_of(at)) FAIL("the mark at %#llx is wrong", (unsigned long long)marks[at]);
-    }
-    CHECK_EQ(stats_of(store).loaded_bytes, large);
-    CHECK_OK(kvpath_close(store));
-    munmap(memory, large);
-}
-
-static bool room_for(const char *dir, size_t bytes)
-{
-    struct statvfs facts;
-    CHECK(statvfs(dir, &facts) == 0);
-    return (uint64_t)facts.f_bavail * facts.f_frsize > bytes;
-}
-
-static bool memory_for(size_t bytes)
-{
-    long long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    return (uint64_t)(pages * page) > bytes;
-}
-
-CASE(block_of_3_gib_loads_isolated)
-{
-    if (!memory_for(large * 2)) SKIP("too little memory");
-    load_3_gib("isolated", true);
-}
-
-CASE(block_of_3_gib_loads_borrowed)
-{
-    if (!memory_for(large * 2)) SKIP("too little memory");
-    load_3_gib("borrowed", true);
-}
-
-/* A dump of memory that was never touched reads the kernel's one page of zeros. */
-CASE(block_of_3_gib_dumps_borrowed)
-{
-    const char *root = temp_dir();
-    const shape_t shape = {large, large, large};
-    kvpath_block_id_t id = block_id(4);
-    kvpath_task_t task = 0;
-    if (!room_for(root, large * 2)) SKIP("too little disk");
-    kvpath_store_t store = open_shown(
-        direct_config(root, shape, ", \"buffer_mode\": \"borrowed\", \"timeout_ms\": 0"));
-    uint8_t *memory = reserve();
-    for (size_t at = 0; at < MARKS; at++) {
-        uint64_t mark = mark_of(at);
-        memcpy(memory + marks[at], &mark, sizeof mark);
-    }
-    void *address = memory;
-    kvpath_shard_t shard = {.block = id, .index = 0, .addr_count = 1, .addrs = &address};
-    CHECK_OK(kvpath_dump(store, &shard, 1, &task));
-    CHECK_OK(kvpath_wait(store, task, LIMIT_MS));
-    int file = open(block_path(root, &id, 0), O_RDONLY);
-    CHECK(file >= 0);
-    CHECK_EQ(lseek(file, 0, SEEK_END), (long long)large);
-    for (size_t at = 0; at < MARKS; at++) {
-        uint64_t mark;
-        CHECK(pread(file, &mark, sizeof mark, (off_t)marks[at]) == sizeof mark);
-        if (mark != mark_of(at)) FAIL("the mark at %#llx is wrong", (unsigned long long)marks[at]);
-    }
-    close(file);
-    CHECK_OK(kvpath_close(store));
-    munmap(memory, large);
 }
 
 /* ---- nothing, and one id over and over ---- */
