@@ -1,8 +1,12 @@
-/* Many: shards, tasks, backends, small blocks, the same id (R3, R26, R38). */
+/* Many: shards, tasks, backends, small blocks, the same id (R3, R26, R38, R54, R74). */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "limits.h"
@@ -71,53 +75,149 @@ CASE(tasks_100000_of_one_shard)
     free(tasks);
 }
 
+/* A call in a thread of its own. */
+struct call {
+    kvpath_store_t store;
+    kvpath_task_t task;
+    kvpath_status_t status, *statuses;
+    pid_t thread;
+};
+
+enum { NO_STATUS = 9, END_LIMIT_S = 60 };
+
+static void *wait_for_results(void *argument)
+{
+    struct call *call = argument;
+    __atomic_store_n(&call->thread, (pid_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+    call->status = kvpath_wait_results(call->store, call->task, END_LIMIT_S * 1000,
+                                       call->statuses, MANY);
+    return NULL;
+}
+
+static void *close_store(void *argument)
+{
+    struct call *call = argument;
+    __atomic_store_n(&call->status, kvpath_close(call->store), __ATOMIC_RELEASE);
+    return NULL;
+}
+
+/* Whether the thread has come to where it waits. */
+static bool is_waiting(struct call *call)
+{
+    char state = 0;
+    const pid_t thread = __atomic_load_n(&call->thread, __ATOMIC_ACQUIRE);
+    if (thread == 0) return false;
+    FILE *file = fopen(text("/proc/self/task/%d/stat", (int)thread), "r");
+    CHECK(file != NULL);
+    CHECK(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+    fclose(file);
+    return state == 'S';
+}
+
+/* Opens the FIFO that a load waits for; a load that close still found in a queue never comes. */
+static void let_go(const char *fifo, struct call *closing)
+{
+    int writer = -1;
+    while (writer < 0 && __atomic_load_n(&closing->status, __ATOMIC_ACQUIRE) == NO_STATUS) {
+        writer = open(fifo, O_WRONLY | O_NONBLOCK);
+        if (writer < 0) usleep(1000);
+    }
+    CHECK(unlink(fifo) == 0);
+    if (writer >= 0) close(writer);
+}
+
 /* Nothing of it runs: all are queued behind one that hangs, one more is refused, and close ends
- * them all. */
+ * them all, before what hangs and soon. */
 CASE(shards_100000_queued_and_closed)
 {
-    kvpath_store_t store = open_shown(config(text("[\"%s\"]", temp_dir()), small,
-                                             ", \"max_queued_shards\": 100000"));
-    batch_t *blocks = batch(small, 1, MANY / 100 + 1, 0);
+    const char *root = temp_dir();
+    kvpath_store_t store =
+        open_shown(config(text("[\"%s\"]", root), small,
+                          ", \"max_queued_shards\": 100001, \"posix_data_trans_concurrency\": 1"));
+    batch_t *blocks = batch(small, 1, MANY / 100 + 1, 0), *first = batch(small, 5000, 1, 0);
+    const char *fifo = block_path(root, &first->shards[0].block, 0);
+    struct call waiting = {store, 0, NO_STATUS, calloc(MANY, sizeof(kvpath_status_t)), 0};
+    struct call closing = {.store = store, .status = NO_STATUS};
+    pthread_t waiter, closer;
     kvpath_task_t task = 0, other = 0;
+    CHECK(waiting.statuses != NULL);
     batch_fill(blocks);
-    CHECK_STATUS(kvpath_dump(store, blocks->shards, MANY + 1, &task), KVPATH_INVALID_PARAM);
+    CHECK_STATUS(kvpath_dump(store, blocks->shards, MANY + 2, &task), KVPATH_INVALID_PARAM);
     CHECK_HAS(kvpath_last_error(), "max_queued_shards");
     CHECK_EQ(task, 0);
-    CHECK_OK(kvpath_dump(store, blocks->shards, MANY, &task));
-    kvpath_status_t status = kvpath_dump(store, blocks->shards + MANY, 100, &other);
-    CHECK(status == KVPATH_RETRY || status == KVPATH_OK); /* the first ones may have begun */
-    CHECK_OK(kvpath_close(store));
+    CHECK(mkfifo(fifo, 0600) == 0);
+    CHECK_OK(kvpath_load(store, first->shards, 1, &task));
+    while (stats_of(store).in_flight == 0) usleep(1000);
+    CHECK_OK(kvpath_dump(store, blocks->shards, MANY, &waiting.task));
+    CHECK_STATUS(kvpath_dump(store, blocks->shards + MANY, 1, &other), KVPATH_RETRY);
+    CHECK_HAS(kvpath_last_error(), "max_queued_shards");
+    CHECK_EQ(stats_of(store).in_flight, 1);
+    CHECK_EQ(stats_of(store).queued_shards, MANY + 1); /* accepted and not ended */
+    CHECK(pthread_create(&waiter, NULL, wait_for_results, &waiting) == 0);
+    while (!is_waiting(&waiting)) usleep(1000);
+    const time_t begin = time(NULL);
+    CHECK(pthread_create(&closer, NULL, close_store, &closing) == 0);
+    CHECK(pthread_join(waiter, NULL) == 0);
+    CHECK_EQ(waiting.status, KVPATH_CLOSED);
+    for (size_t at = 0; at < MANY; at++) CHECK_EQ(waiting.statuses[at], KVPATH_CLOSED);
+    /* What runs is let finish (R54): it is waited for. */
+    CHECK_EQ(__atomic_load_n(&closing.status, __ATOMIC_ACQUIRE), NO_STATUS);
+    let_go(fifo, &closing);
+    CHECK(pthread_join(closer, NULL) == 0);
+    CHECK_OK(closing.status);
+    CHECK(time(NULL) - begin <= END_LIMIT_S);
+    CHECK_EQ(count_files(text("%s/data", root), NULL), 0);
+    free(waiting.statuses);
 }
 
 /* ---- 64 backends ---- */
+
+/* At rest it has few threads whatever n (R74), and few descriptors: workers end after some seconds
+ * without work, and so does what they had open. */
+static void wait_idle(size_t threads, size_t descriptors)
+{
+    enum { IDLE_THREADS = 6, IDLE_DESCRIPTORS = 8, IDLE_LIMIT_S = 60 };
+    const time_t begin = time(NULL);
+    for (;;) {
+        const size_t now = thread_count() - threads, open = descriptor_count() - descriptors;
+        if (now <= IDLE_THREADS && open <= IDLE_DESCRIPTORS) return;
+        if (time(NULL) - begin > IDLE_LIMIT_S)
+            FAIL("at rest it has %zu threads and %zu descriptors", now, open);
+        usleep(10000);
+    }
+}
 
 CASE(backends_64)
 {
     enum { PATHS = 64, BLOCKS = 1024 };
     static const shape_t shape = {4096, 4096, 4096};
     const char *storage = temp_dir(), *parent = temp_dir(), *roots = "";
-    size_t threads = thread_count(), used = 0;
+    size_t threads = thread_count(), descriptors = descriptor_count(), used = 0;
     for (int at = 0; at < PATHS; at++) {
         const char *path = text("%s/path%02d", parent, at);
         CHECK(symlink(storage, path) == 0);
         roots = text("%s%s\"%s\"", roots, at > 0 ? ", " : "", path);
     }
     kvpath_store_t store = open_shown(config(text("[%s]", roots), shape, ""));
-    printf("%zu threads idle\n", thread_count() - threads);
+    wait_idle(threads, descriptors);
     batch_t *blocks = batch(shape, 1, BLOCKS, 0);
     dump_batch(store, blocks);
     load_batch(store, blocks);
     for (size_t at = 0; at < blocks->count; at++)
         used += present(store, &blocks->shards[at].block);
     CHECK_EQ(used, BLOCKS);
-    printf("%zu threads busy\n", thread_count() - threads);
+    printf("%zu threads busy, %zu descriptors\n", thread_count() - threads,
+           descriptor_count() - descriptors);
     check_nothing_counted(store);
+    wait_idle(threads, descriptors);
     /* Every path but the last is taken out: its blocks come through that one. */
     for (int at = 0; at < PATHS - 1; at++)
         CHECK_OK(kvpath_backend_set(store, text("%s/path%02d", parent, at),
                                     KVPATH_BACKEND_SET_OUT));
     load_batch(store, blocks);
+    wait_idle(threads, descriptors);
     CHECK_OK(kvpath_close(store));
+    CHECK_EQ(descriptor_count(), descriptors);
     CHECK_EQ(count_files(text("%s/data", storage), NULL), BLOCKS);
 }
 
