@@ -48,7 +48,14 @@ test: setup
 	$(MAKE) loom
 	cmake -S . -B $(BUILD)
 	cmake --build $(BUILD) -j $(JOBS)
-	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS)
+	$(RUN_CTEST)
+
+# CTest names the cases that it skipped; their reasons follow. With KVPATH_NO_SKIPS=1, on a machine
+# that must have everything, no case may skip but those of ctest/skips.txt. A list that
+# an earlier run left says nothing of this one.
+RUN_CTEST = rm -f $(BUILD)/Testing/Temporary/LastTestsDisabled.log; \
+	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS); status=$$?; \
+	scripts/skipped.sh $(BUILD) && exit $$status
 
 wheel:
 	@scripts/setup.sh wheel
