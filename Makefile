@@ -8,6 +8,7 @@
 #   make filesystems   every engine on ext4, XFS, btrfs, tmpfs and overlayfs, sectors of 512 and 4096
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
+#   make asan   the C and C++ tests under AddressSanitizer and UBSan alone, a part of make test
 #   make loom   model-checks what threads share; make valgrind runs C tests under memcheck;
 #   make fuzz FUZZ_SECONDS=300 runs each fuzz target so long; make deny checks the dependencies
 #   make setup  only installs what is missing
@@ -19,7 +20,7 @@ TEST_JOBS ?= $(shell expr 3 \* $$(nproc))
 # The set-up may have put cargo where this shell does not look.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: all demo demo-hang test wheel crash soak glusterfs filesystems setup build clean
+.PHONY: all demo demo-hang test asan wheel crash soak glusterfs filesystems setup build clean
 all: build
 
 setup:
@@ -51,11 +52,16 @@ test: setup
 	$(RUN_CTEST)
 
 # CTest names the cases that it skipped; their reasons follow. With KVPATH_NO_SKIPS=1, on a machine
-# that must have everything, no case may skip but those of ctest/skips.txt. A list that
-# an earlier run left says nothing of this one.
+# that must have everything, no case may skip but those of ctest/skips.txt. What is to be run is in
+# CASES_OF_CTEST; a list that an earlier run left says nothing of this one.
 RUN_CTEST = rm -f $(BUILD)/Testing/Temporary/LastTestsDisabled.log; \
-	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS); status=$$?; \
+	ctest --test-dir $(BUILD) --output-on-failure -j $(TEST_JOBS) $(CASES_OF_CTEST); status=$$?; \
 	scripts/skipped.sh $(BUILD) && exit $$status
+
+# The C side of the library: misuse of memory across the boundary, leaks, undefined behaviour.
+asan: CASES_OF_CTEST = -R '^asan\.' --no-tests=error
+asan: build
+	$(RUN_CTEST)
 
 wheel:
 	@scripts/setup.sh wheel
