@@ -1,11 +1,13 @@
 /* Isolation (R5, R29, R30): once a task is finished nothing reads or writes the caller's memory, and
  * what the kernel still does late harms no block. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "ha.h"
 
@@ -45,6 +47,51 @@ static void hung_read(int n, bool buffered, const char *op, const char *late)
         CHECK_EQ(seen(&rig, 0, "read", file_of(block)), 0);
     rig_stop(&rig);
     check_poison(block);
+}
+
+/* How many workers of backend 0 are in system call `number`. */
+static int workers_in(long number)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    CHECK(tasks != NULL);
+    int count = 0;
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) {
+        char name[32] = "", call[32] = "";
+        FILE *file = fopen(text("/proc/self/task/%s/comm", task->d_name), "r");
+        if (file != NULL && fscanf(file, "%31s", name) != 1) name[0] = '\0';
+        if (file != NULL) fclose(file);
+        if (strncmp(name, "ucm_posix_0_", 12) != 0) continue;
+        file = fopen(text("/proc/self/task/%s/syscall", task->d_name), "r");
+        if (file != NULL && fscanf(file, "%31s", call) != 1) call[0] = '\0';
+        if (file != NULL) fclose(file);
+        count += strtol(call, NULL, 10) == number;
+    }
+    closedir(tasks);
+    return count;
+}
+
+/* That the cases here are about the engine they name: what hangs is in a worker's call with psync
+ * only, since on FUSE the others' reads, and writes of Linux AIO, are requests. */
+CASE(the_engine_has_what_hangs)
+{
+    rig_t rig;
+    rig_start(&rig, 1, (options_t){.shape = whole});
+    batch_t *read = block_on(&rig, 0, 0), *written = block_on(&rig, 0, 1);
+    dump_batch(rig.store, read);
+    batch_fill(written);
+    fault(&rig, 0, "read,write data/* always hang");
+    kvpath_task_t load = begin_load(&rig, read);
+    wait_hung(&rig, 0, 1, "read");
+    CHECK_EQ(workers_in(SYS_pread64), strcmp(ha_engine(), "psync") == 0);
+    kvpath_task_t dump = begin_dump(&rig, written);
+    wait_hung(&rig, 0, 1, "write");
+    CHECK_EQ(workers_in(SYS_pwrite64), strcmp(ha_engine(), "aio") != 0);
+    heal(&rig, 0);
+    release(&rig, 0);
+    CHECK_OK(finish(&rig, load));
+    CHECK_OK(finish(&rig, dump));
+    batch_check(read);
+    rig_stop(&rig);
 }
 
 CASE(a_late_read_does_not_touch_the_callers_memory)

@@ -150,6 +150,7 @@ static void rename_fails(options_t options, bool written_again)
 {
     rig_t rig;
     rig_start(&rig, 2, options);
+    kvpath_stats_t before = stats_of(rig.store);
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "rename data/* always fail EIO");
     CHECK_OK(dump(rig.store, block->shards, block->count));
@@ -157,7 +158,7 @@ static void rename_fails(options_t options, bool written_again)
     CHECK_EQ(seen(&rig, 0, "rename", "*"), 1);
     CHECK_EQ(seen(&rig, 1, "rename", "*"), 1);
     CHECK_EQ(seen(&rig, 1, "write", files_of(block)) > 0, written_again);
-    CHECK_EQ(stats_of(rig.store).committed_blocks, 1);
+    CHECK_EQ(stats_of(rig.store).committed_blocks, before.committed_blocks + 1);
     check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, ANY, 1);
     load_right(&rig, block);
     rig_stop(&rig);
