@@ -22,6 +22,7 @@ CASE(sixty_four_backends)
                             "\"posix_io_engine\": \"%s\", \"data_dir_shard_bytes\": 1}",
                             roots, ha_engine());
     kvpath_store_t store = 0;
+    log_collect();
     kvpath_status_t status = kvpath_open(json, &store);
     if (status == KVPATH_UNSUPPORTED) SKIP("%s", kvpath_last_error());
     CHECK_OK(status);
