@@ -97,8 +97,8 @@ static void there_already(const char *rule)
     check_all(storage, blocks);
 }
 
-CASE(block_that_is_there_is_looked_at_in_vain) { there_already("fail stat EIO"); }
-CASE(block_that_is_there_is_gone_at_a_second_look) { there_already("fail stat ENOENT"); }
+CASE(block_that_is_there_is_looked_at_in_vain) { there_already("fail getattr EIO"); }
+CASE(block_that_is_there_is_gone_at_a_second_look) { there_already("fail getattr ENOENT"); }
 CASE(block_that_is_there_and_the_temporary_stays) { there_already("fail unlink EIO count=1"); }
 CASE(block_that_is_there_on_a_full_disk) { there_already("fail unlink EDQUOT count=1"); }
 
@@ -168,7 +168,7 @@ CASE(hotness_fails_on_one_path)
     kvpath_store_t store = open_paths(storage, "");
     batch_t *blocks = batch(shape, 1, BLOCKS, 0);
     dump_batch(store, blocks);
-    CHECK_OK(kvpath_fault_add(store, 1, "fail touch EIO"));
+    CHECK_OK(kvpath_fault_add(store, 1, "fail setattr EIO"));
     load_batch(store, blocks);
     while (stats_of(store).hotness_refreshed < BLOCKS) usleep(1000);
     CHECK_EQ(stats_of(store).hotness_left_out, 0);
@@ -183,7 +183,7 @@ CASE(hotness_hangs_on_one_path)
     batch_t *blocks = batch(shape, 1, BLOCKS, 0);
     size_t released = 0;
     dump_batch(store, blocks);
-    CHECK_OK(kvpath_fault_add(store, 1, "hang touch"));
+    CHECK_OK(kvpath_fault_add(store, 1, "hang setattr"));
     load_batch(store, blocks);
     CHECK_OK(kvpath_fault_wait_held(store, 1, 1, LIMIT_MS));
     for (int round = 0; round < 10; round++) load_batch(store, blocks);
