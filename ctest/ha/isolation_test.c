@@ -142,10 +142,54 @@ CASE(borrowed_memory_is_waited_for)
     check_health(&rig, 0, ANY, ANY, 1); /* the window knows */
     heal(&rig, 0);
     release(&rig, 0);
-    (void)finish(&rig, task);
+    CHECK_OK(finish(&rig, task));
+    batch_check(block);
     poison(block);
     rig_stop(&rig);
     check_poison(block);
+}
+
+/* R30, R32: and nobody waits for a file that is not open yet. When it is, the kernel gets no memory
+ * of a task that is over, to read into or to write from. Aligned, so that each engine moves the
+ * bytes itself, as direct I/O or, on the ring, in one call. */
+static void late_open(bool buffered)
+{
+    rig_t rig;
+    rig_start(&rig, 2, (options_t){.shape = whole, .buffered = buffered, .timeout_ms = 2000,
+                                   .extra = ", \"buffer_mode\": \"borrowed\""});
+    const batch_t *block = block_on(&rig, 0, 0);
+    uint8_t *memory = aligned_alloc(4096, whole.block);
+    CHECK(memory != NULL);
+    void *address = memory;
+    const kvpath_shard_t shard = {*id_of(block), 0, 1, &address};
+    memset(memory, POISON, whole.block);
+    fault(&rig, 0, "create data/* always hang");
+    CHECK_OK(dump(rig.store, &shard, 1)); /* through 1 */
+    wait_abandoned(&rig, 0, 1);
+    heal(&rig, 0);
+    forget_counts(&rig);
+    release(&rig, 0);
+    wait_late_results(&rig, 1);
+    wait_at_rest(&rig);
+    CHECK_EQ(seen(&rig, 0, "write", "data/*"), 0);
+
+    fault(&rig, 0, "open %s always hang", file_of(block));
+    CHECK_OK(load(rig.store, &shard, 1));
+    memset(memory, 0x77, whole.block);
+    wait_abandoned(&rig, 0, 1);
+    heal(&rig, 0);
+    release(&rig, 0);
+    wait_late_results(&rig, 2);
+    wait_at_rest(&rig);
+    rig_stop(&rig);
+    for (size_t at = 0; at < whole.block; at++) CHECK_EQ(memory[at], 0x77);
+    free(memory);
+}
+
+CASE(a_late_open_uses_no_borrowed_memory)
+{
+    late_open(false);
+    late_open(true);
 }
 
 /* ---- R5: late writes ---- */
