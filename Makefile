@@ -117,11 +117,15 @@ fuzz: setup
 			fuzz/corpus/$$target || exit 1; done; \
 	rm -rf /dev/shm/kvpath-fuzz-*
 
-# Advisories need the network.
+# Of everything that has a lock file: the library, and the workspaces of the fuzz targets and of the
+# tests' file system. Advisories need the network.
 DENY_CHECKS ?= licenses bans sources advisories
 deny: setup
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny
-	cargo deny check $(DENY_CHECKS)
+	for manifest in Cargo.toml fuzz/Cargo.toml ctest/faultfs/Cargo.toml; do \
+		echo "$$manifest"; \
+		cargo deny --locked --config deny.toml --manifest-path $$manifest check $(DENY_CHECKS) \
+			|| exit 1; done
 
 include bench/Makefile
 bench-tools: setup

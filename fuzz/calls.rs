@@ -6,7 +6,7 @@
 use std::ffi::{CString, c_char, c_void};
 use std::path::PathBuf;
 use std::ptr::{null, null_mut};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use kvpath::ffi::table::{kvpath_api, kvpath_api_t};
 use kvpath::ffi::types::{
@@ -19,6 +19,7 @@ const SHARDS: usize = 4;
 /// Ids are few, so that calls meet.
 const BLOCKS: u8 = 6;
 const STORES: usize = 3;
+const STORAGES: [&str; 2] = ["whole", "holes"];
 const OK: i32 = 0;
 const ERROR: i32 = -1;
 const STATUSES: [i32; 15] = [
@@ -26,21 +27,35 @@ const STATUSES: [i32; 15] = [
     -51002, -51003,
 ];
 
+/// An open store; handle 0: none.
+#[derive(Clone, Copy, Default)]
+struct Store {
+    handle: u64,
+    /// Its blocks may have holes (`last_shard`).
+    holes: bool,
+}
+
 /// What a sequence shares among its threads.
 struct World {
     api: &'static kvpath_api_t,
-    stores: Mutex<[u64; STORES]>,
+    stores: Mutex<[Store; STORES]>,
     tasks: Mutex<Vec<Task>>,
     /// Memory of tasks, freed when every store is closed.
     memory: Mutex<Vec<Box<[u8]>>>,
 }
 
-#[derive(Clone, Copy)]
+/// What a load has to find, shard by shard, and where.
+struct Load {
+    shards: Vec<(u8, usize)>,
+    start: usize,
+    holes: bool,
+}
+
+#[derive(Clone)]
 struct Task {
     handle: u64,
     store: u64,
-    /// What a load that succeeds has to find, and where.
-    load: Option<(u8, usize, usize)>,
+    load: Option<Arc<Load>>,
 }
 
 /// The input, taken byte by byte; zeros once it is used up.
@@ -65,7 +80,7 @@ pub fn run(data: &[u8]) {
     let api = unsafe { kvpath_api(1).as_ref() }.expect("version 1 is there");
     let world = World {
         api,
-        stores: Mutex::new([0; STORES]),
+        stores: Mutex::new([Store::default(); STORES]),
         tasks: Mutex::default(),
         memory: Mutex::default(),
     };
@@ -82,8 +97,8 @@ pub fn run(data: &[u8]) {
         }
     });
     let stores = *world.stores.lock().unwrap();
-    for store in stores.into_iter().filter(|store| *store != 0) {
-        known((api.close)(store));
+    for store in stores.into_iter().filter(|store| store.handle != 0) {
+        known((api.close)(store.handle));
     }
     let left = self::descriptors();
     assert!(left.len() <= descriptors.len(), "a descriptor was left: {left:?}");
@@ -106,18 +121,23 @@ fn known(status: i32) -> i32 {
     status
 }
 
-/// The storage of all sequences, in memory where that is possible.
+/// The storages of all sequences, in memory where that is possible: one for blocks that have no
+/// holes, and one where `last_shard` may leave some. Apart, so that it is known what a load has to
+/// find whatever an earlier sequence has stored.
 pub fn root() -> &'static PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
         let shm = PathBuf::from("/dev/shm");
         let base = if shm.is_dir() { shm } else { std::env::temp_dir() };
         let root = base.join(format!("kvpath-fuzz-{}", std::process::id()));
-        std::fs::create_dir_all(root.join("storage")).unwrap();
-        for path in ["a", "b"] {
-            let link = root.join(path);
-            if !link.exists() {
-                std::os::unix::fs::symlink(root.join("storage"), link).unwrap();
+        for storage in STORAGES {
+            let behind = root.join(storage).join("storage");
+            std::fs::create_dir_all(&behind).unwrap();
+            for path in ["a", "b"] {
+                let link = root.join(storage).join(path);
+                if !link.exists() {
+                    std::os::unix::fs::symlink(&behind, link).unwrap();
+                }
             }
         }
         root
@@ -132,12 +152,15 @@ fn id(block: u8) -> kvpath_block_id_t {
     kvpath_block_id_t { bytes: [block; 16] }
 }
 
-fn config(input: &mut Input<'_>) -> CString {
-    let root = root().display();
-    let paths = [format!("{root}/a"), format!("{root}/a:{root}/b"), format!("{root}/none")];
-    let paths = &paths[input.below(8).min(2) % 3];
+/// A configuration, and whether blocks may have holes with it.
+fn config(input: &mut Input<'_>) -> (CString, bool) {
+    let paths = input.below(8).min(2) % 3;
     let engine = ["psync", "aio", "io_uring", "auto"][input.below(4)];
     let policy = ["all_shards", "last_shard", "explicit"][input.below(3)];
+    let holes = policy == "last_shard";
+    let root = root().join(STORAGES[usize::from(holes)]);
+    let root = root.display();
+    let paths = &[format!("{root}/a"), format!("{root}/a:{root}/b"), format!("{root}/none")][paths];
     let mode = ["isolated", "borrowed"][input.below(2)];
     let timeout = [0, 1, 200, 30_000][input.below(4)];
     let sizes = if input.below(8) == 7 {
@@ -157,16 +180,21 @@ fn config(input: &mut Input<'_>) -> CString {
         input.below(2) == 1,
         [4, 1000][input.below(2)],
     );
-    CString::new(text).unwrap()
+    (CString::new(text).unwrap(), holes)
+}
+
+fn any_store(world: &World, input: &mut Input<'_>) -> Store {
+    let none = |handle| Store { handle, holes: false };
+    match input.byte() {
+        250.. => none(u64::MAX),
+        245.. => none(0),
+        240.. => none(1),
+        other => world.stores.lock().unwrap()[usize::from(other) % STORES],
+    }
 }
 
 fn store_of(world: &World, input: &mut Input<'_>) -> u64 {
-    match input.byte() {
-        250.. => u64::MAX,
-        245.. => 0,
-        240.. => 1,
-        other => world.stores.lock().unwrap()[usize::from(other) % STORES],
-    }
+    any_store(world, input).handle
 }
 
 /// A task of this store, of another, or none.
@@ -176,7 +204,7 @@ fn task_of(world: &World, input: &mut Input<'_>) -> Task {
     match input.byte() {
         250.. => none,
         other if tasks.is_empty() => Task { handle: u64::from(other), ..none },
-        other => tasks[tasks.len() - 1 - usize::from(other) % tasks.len()],
+        other => tasks[tasks.len() - 1 - usize::from(other) % tasks.len()].clone(),
     }
 }
 
@@ -197,8 +225,8 @@ fn step(world: &World, input: &mut Input<'_>) {
 fn open(world: &World, input: &mut Input<'_>) {
     let mut store = 0;
     let at = input.below(STORES);
-    let text = config(input);
-    if world.stores.lock().unwrap()[at] != 0 {
+    let (text, holes) = config(input);
+    if world.stores.lock().unwrap()[at].handle != 0 {
         return;
     }
     // SAFETY: a terminated string, and one number of ours.
@@ -207,9 +235,10 @@ fn open(world: &World, input: &mut Input<'_>) {
         return;
     }
     assert_ne!(store, 0);
+    let store = Store { handle: store, holes };
     let before = std::mem::replace(&mut world.stores.lock().unwrap()[at], store);
-    if before != 0 {
-        known((world.api.close)(before));
+    if before.handle != 0 {
+        known((world.api.close)(before.handle));
     }
 }
 
@@ -217,11 +246,12 @@ fn close(world: &World, input: &mut Input<'_>) {
     let at = input.below(STORES);
     let mut stores = world.stores.lock().unwrap();
     // Most sequences are worth more with an open store.
-    let store = if input.below(4) == 0 { std::mem::take(&mut stores[at]) } else { 0 };
+    let store =
+        if input.below(4) == 0 { std::mem::take(&mut stores[at]) } else { Store::default() };
     drop(stores);
-    known((world.api.close)(store));
-    if store != 0 {
-        known((world.api.close)(store));
+    known((world.api.close)(store.handle));
+    if store.handle != 0 {
+        known((world.api.close)(store.handle));
     }
 }
 
@@ -231,7 +261,7 @@ fn or_absurd(input: &mut Input<'_>, count: usize) -> usize {
 }
 
 fn submit(world: &World, input: &mut Input<'_>, load: bool) {
-    let store = store_of(world, input);
+    let Store { handle: store, holes } = any_store(world, input);
     let tensors = 1 + input.below(2);
     let count = input.below(6);
     let mut memory = vec![0_u8; SHARD * count.max(1)].into_boxed_slice();
@@ -272,21 +302,25 @@ fn submit(world: &World, input: &mut Input<'_>, load: bool) {
     assert!(status != OK || asked == count, "{asked} shards were taken");
     world.memory.lock().unwrap().push(memory);
     if status == OK {
-        let whole = load && count > 0 && tensors == 1;
-        let load = whole.then(|| (chosen[0].0, chosen[0].1, start.addr()));
+        let load = load.then(|| Arc::new(Load { shards: chosen, start: start.addr(), holes }));
         world.tasks.lock().unwrap().push(Task { handle, store, load });
     }
 }
 
-/// The first shard of a load that succeeded.
-fn check_loaded(world: &World, task: Task) {
-    let Some((block, shard, start)) = task.load else { return };
+/// A load's shards, as far as `ok` says that they succeeded.
+fn check_loaded(world: &World, task: &Task, ok: impl Fn(usize) -> bool) {
+    let Some(load) = &task.load else { return };
     let memory = world.memory.lock().unwrap();
-    let bytes = memory.iter().find(|bytes| bytes.as_ptr().addr() == start).unwrap();
-    let expected = content(block, shard);
-    // Zeros: a hole, which `last_shard` leaves where a shard was never written.
-    let whole = |value| bytes[..SHARD].iter().all(|byte| *byte == value);
-    assert!(whole(expected) || whole(0), "wrong bytes were loaded: {:?}", &bytes[..SHARD]);
+    let bytes = memory.iter().find(|bytes| bytes.as_ptr().addr() == load.start).unwrap();
+    for (at, (block, shard)) in load.shards.iter().enumerate().filter(|(at, _)| ok(*at)) {
+        let bytes = &bytes[at * SHARD..(at + 1) * SHARD];
+        let whole = |value| bytes.iter().all(|byte| *byte == value);
+        // Zeros: a hole, where a shard was never written.
+        assert!(
+            whole(content(*block, *shard)) || (load.holes && whole(0)),
+            "wrong bytes were loaded for shard {shard} of block {block}: {bytes:?}"
+        );
+    }
 }
 
 fn wait(world: &World, input: &mut Input<'_>) {
@@ -294,7 +328,7 @@ fn wait(world: &World, input: &mut Input<'_>) {
     let limit_ms = 1 + u64::from(input.byte() % 20);
     if input.below(2) == 0 {
         if known((world.api.wait)(task.store, task.handle, limit_ms)) == OK {
-            check_loaded(world, task);
+            check_loaded(world, &task, |_| true);
         }
         return;
     }
@@ -305,8 +339,10 @@ fn wait(world: &World, input: &mut Input<'_>) {
     let status =
         known(unsafe { (world.api.wait_results)(task.store, task.handle, limit_ms, at, count) });
     if status == OK {
-        check_loaded(world, task);
+        check_loaded(world, &task, |_| true);
         assert!(statuses.iter().all(|status| *status == OK || *status == i32::MAX));
+    } else {
+        check_loaded(world, &task, |at| statuses[at] == OK);
     }
 }
 
@@ -399,7 +435,8 @@ fn reports(world: &World, input: &mut Input<'_>) {
             }
             2 => drop(known((world.api.health_json)(store, buffer, capacity, &raw mut length))),
             3 => {
-                let path = CString::new(format!("{}/a", root().display())).unwrap();
+                let storage = root().join(STORAGES[input.below(2)]);
+                let path = CString::new(format!("{}/a", storage.display())).unwrap();
                 let path = [path.as_ptr(), c"/nowhere".as_ptr(), c"".as_ptr(), null()];
                 let setting = i32::from(input.byte() % 4);
                 known((world.api.backend_set)(store, path[input.below(4)], setting));
