@@ -9,6 +9,7 @@
 #   make bench  the speed table against floor programs and fio (bench/README.md)
 #   make wheel  the Python package, with the library inside, in $(BUILD)/python/dist
 #   make asan   the C and C++ tests under AddressSanitizer and UBSan alone, a part of make test
+#   make mutation   breaks guards of the source one by one; a case must notice each: half an hour
 #   make loom   model-checks what threads share; make valgrind runs C tests under memcheck;
 #   make fuzz FUZZ_SECONDS=300 runs each fuzz target so long; make deny checks the dependencies
 #   make setup  only installs what is missing
@@ -108,6 +109,12 @@ loom: setup
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom CARGO_PROFILE_DEV_DEBUG=false \
 	LOOM_MAX_PREEMPTIONS=$(LOOM_MAX_PREEMPTIONS) \
 	cargo test --locked --lib loom_
+
+# Flips the guards of the source one at a time; each flip must be noticed by its case.
+# MUTANTS=word flips only those whose line has the word.
+.PHONY: mutation
+mutation: build
+	ctest/ha/mutation.sh $(BUILD) $(MUTANTS)
 
 # Cases of each kind; slow, so not all of them. psync and AIO: memcheck knows no ring's memory.
 VALGRIND_CASES ?= 'task|commit|transfer.(one_shard|three)|lookup|observe|paths.marker|config.not_json'

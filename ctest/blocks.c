@@ -26,6 +26,20 @@ static void skip_without_engine(kvpath_status_t status)
         SKIP("%s", kvpath_last_error());
 }
 
+/* The engine that really runs, once for each process: so a run's output tells what it proves. */
+static void show_engine(kvpath_store_t store)
+{
+    static bool shown;
+    if (shown) return;
+    const char *stats = report(kvpath_stats_json, store);
+    const char *at = strstr(stats, "\"engine\":{\"name\":\"");
+    char name[32] = "";
+    if (at == NULL || sscanf(at, "\"engine\":{\"name\":\"%31[a-z_]\"", name) != 1)
+        FAIL("no engine in: %.2000s", stats);
+    printf("engine: %s\n", name);
+    shown = true;
+}
+
 kvpath_store_t open_store(const char *json)
 {
     kvpath_store_t store = 0;
@@ -35,6 +49,7 @@ kvpath_store_t open_store(const char *json)
         FAIL("kvpath_open gave %s: %s\n%.2000s", kvpath_status_name(status), kvpath_last_error(),
              json);
     CHECK(store != 0);
+    show_engine(store);
     return store;
 }
 

@@ -22,6 +22,8 @@ void case_register(const char *name, case_fn run);
 void check_failed(const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 3, 4), noreturn));
 void check_skip(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+/* What is to be looked at when the case has passed so far; one for all cases of a process. */
+void check_at_end(case_fn look);
 
 /* Defines a case; CMake finds it by this word at the start of a line. */
 #define CASE(name)                                                                                 \

@@ -357,4 +357,13 @@ CASE(collection_capacity_too_small)
     CHECK_HAS(said, "posix_capacity_gb");
     CHECK_HAS(said, "at least ");
     check_untouched(root);
+    /* A tenth of ten blocks is one, and ten are 0.7 of 15, rounded up; of 14 they are not. */
+    double least = strtod(strstr(said, "at least ") + strlen("at least "), NULL);
+    CHECK_EQ(least * (1 << 30) / 4096, 15);
+    const char *fewer = text("%s, \"posix_capacity_gb\": %.17g}", valid(root),
+                             14.9 * 4096 / (1 << 30));
+    CHECK_HAS(open_fails(fewer, KVPATH_INVALID_PARAM), "posix_capacity_gb");
+    check_untouched(root);
+    CHECK_OK(kvpath_close(
+        open_store(text("%s, \"posix_capacity_gb\": %.17g}", valid(root), least))));
 }

@@ -1,13 +1,15 @@
 /* Faults on purpose, through the second build of the library (libkvpath_fault.so): R22, R27, R34,
  * R40. What hangs is waited for, and let go, by call; nothing here depends on time. */
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "kvpath_fault.h"
 
 static const shape_t shape = {4096, 4096, 16384}; /* 4 shards */
-enum { PATHS = 3, BLOCKS = 12, LIMIT_MS = 60000 };
+enum { PATHS = 3, BLOCKS = 12, LIMIT_MS = 60000, LONG_AGO_S = 1000 };
 
 /* One storage through three paths. */
 static kvpath_store_t open_paths(const char *storage, const char *extra)
@@ -97,8 +99,8 @@ static void there_already(const char *rule)
     check_all(storage, blocks);
 }
 
-CASE(block_that_is_there_is_looked_at_in_vain) { there_already("fail stat EIO"); }
-CASE(block_that_is_there_is_gone_at_a_second_look) { there_already("fail stat ENOENT"); }
+CASE(block_that_is_there_is_looked_at_in_vain) { there_already("fail getattr EIO"); }
+CASE(block_that_is_there_is_gone_at_a_second_look) { there_already("fail getattr ENOENT"); }
 CASE(block_that_is_there_and_the_temporary_stays) { there_already("fail unlink EIO count=1"); }
 CASE(block_that_is_there_on_a_full_disk) { there_already("fail unlink EDQUOT count=1"); }
 
@@ -161,6 +163,28 @@ CASE(wait_returns_after_the_rename)
     CHECK_OK(kvpath_close(store));
 }
 
+static void look_again(int *left, const char *what)
+{
+    if ((*left)-- == 0) FAIL("%s is not refreshed", what);
+    usleep(1000);
+}
+
+static void wait_touched(const char *path)
+{
+    struct stat now;
+    CHECK(stat(path, &now) == 0);
+    for (int left = LIMIT_MS; now.st_mtim.tv_sec == LONG_AGO_S;) {
+        look_again(&left, path);
+        CHECK(stat(path, &now) == 0);
+    }
+}
+
+static void wait_refreshed(kvpath_store_t store, uint64_t count)
+{
+    for (int left = LIMIT_MS; stats_of(store).hotness_refreshed < count;)
+        look_again(&left, "a block");
+}
+
 /* R64, R17: what the first path does not refresh, the next one does; nobody notices. */
 CASE(hotness_fails_on_one_path)
 {
@@ -168,9 +192,15 @@ CASE(hotness_fails_on_one_path)
     kvpath_store_t store = open_paths(storage, "");
     batch_t *blocks = batch(shape, 1, BLOCKS, 0);
     dump_batch(store, blocks);
-    CHECK_OK(kvpath_fault_add(store, 1, "fail touch EIO"));
+    const struct timespec long_ago[2] = {{.tv_sec = LONG_AGO_S}, {.tv_sec = LONG_AGO_S}};
+    for (size_t at = 0; at < blocks->count; at += blocks->per_block)
+        CHECK(utimensat(AT_FDCWD, block_path(storage, &blocks->shards[at].block, 0), long_ago,
+                        0) == 0);
+    CHECK_OK(kvpath_fault_add(store, 1, "fail setattr EIO"));
     load_batch(store, blocks);
-    while (stats_of(store).hotness_refreshed < BLOCKS) usleep(1000);
+    for (size_t at = 0; at < blocks->count; at += blocks->per_block)
+        wait_touched(block_path(storage, &blocks->shards[at].block, 0));
+    wait_refreshed(store, BLOCKS);
     CHECK_EQ(stats_of(store).hotness_left_out, 0);
     CHECK(stats_of(store).failovers > 0);
     CHECK_OK(kvpath_close(store));
@@ -183,7 +213,7 @@ CASE(hotness_hangs_on_one_path)
     batch_t *blocks = batch(shape, 1, BLOCKS, 0);
     size_t released = 0;
     dump_batch(store, blocks);
-    CHECK_OK(kvpath_fault_add(store, 1, "hang touch"));
+    CHECK_OK(kvpath_fault_add(store, 1, "hang setattr"));
     load_batch(store, blocks);
     CHECK_OK(kvpath_fault_wait_held(store, 1, 1, LIMIT_MS));
     for (int round = 0; round < 10; round++) load_batch(store, blocks);

@@ -1,10 +1,15 @@
 /* Faults on purpose: the further exports of libkvpath_fault.so, a second build of kvpath for tests
- * only. The shipped library has none of this. Rules are texts:
+ * only. The shipped library has none of this. A rule is a text, one of
  *
- *     fail|delay|hang|short|flip OP [ERRNO | MS] [path=SUBSTRING] [count=N] [prob=P seed=S]
+ *     fail  OP ERRNO [FILTER...]      ERRNO by name or number
+ *     delay OP MS    [FILTER...]
+ *     hang  OP       [FILTER...]      until kvpath_fault_release()
+ *     short OP       [FILTER...]      OP is read or write
+ *     flip  OP       [FILTER...]      OP is read or write
  *
- * with OP read, write, rename, sync, stat, unlink, mkdir, list, touch or any; see
- * src/engine/fault.rs. */
+ * with OP open, read, write, rename, fsync, getattr, unlink, mkdir, readdir, setattr or any, and
+ * FILTER path=SUBSTRING, after=N, count=N, prob=P or seed=N. The words are those of faultfs
+ * (ctest/faultfs/README.md), the order is not; see src/engine/fault/rule.rs. */
 
 #ifndef KVPATH_FAULT_H
 #define KVPATH_FAULT_H

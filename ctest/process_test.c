@@ -2,10 +2,12 @@
  *
  * The parent never opens a store, so that its children may (R73). */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -192,10 +194,20 @@ CASE(kill_during_dumps_20_rounds)
 
 /* ---- a live writer's temporaries are not swept ---- */
 
+/* Until so many sweeps are complete. */
+static void wait_sweeps(kvpath_store_t store, uint64_t count)
+{
+    for (int left = 120 * 100; stats_of(store).sweep_passes < count; left--) {
+        if (left == 0) FAIL("a sweep does not come");
+        usleep(10000);
+    }
+}
+
 static void write_half_and_wait(const char *root, int in, int out)
 {
     kvpath_store_t store = open_root(root, shape, "");
     batch_t *block = batch(shape, 1, 1, 0);
+    wait_sweeps(store, 1); /* it does not die with the lease in its hand */
     batch_fill(block);
     CHECK_OK(dump(store, block->shards, 2));
     tell(out, 'h');
@@ -211,6 +223,8 @@ static void open_and_close(const char *root, int in, int out)
     kvpath_store_t store = open_root(root, shape, "");
     batch_t *block = batch(shape, 2, 1, 0);
     dump_batch(store, block);
+    wait_sweeps(store, 1);
+    CHECK_EQ(stats_of(store).swept_temporaries, 0);
     CHECK_OK(kvpath_close(store));
 }
 
@@ -229,6 +243,57 @@ CASE(live_writer_is_left_alone)
     CHECK_EQ(count_files(root, ".tmp"), 0);
     kvpath_block_id_t id = block_id(1);
     check_file(block_path(root, &id, 0), &id, shape.block);
+}
+
+/* R46, R86: whoever lives on this host keeps what it has begun, however old that is, through whole
+ * sweeps of others; when it is dead, the next sweep takes it. */
+static void sweep_beside(const char *root, int in, int out)
+{
+    kvpath_store_t store = open_root(root, shape, ", \"temp_ttl_s\": 2");
+    wait_sweeps(store, 2);
+    CHECK_EQ(count_files(root, ".tmp"), 1);
+    CHECK_EQ(stats_of(store).swept_temporaries, 0);
+    tell(out, 's');
+    CHECK(hear(in) == 'k');
+    wait_gone(text("%s/data", root), ".tmp");
+    wait_sweeps(store, stats_of(store).sweep_passes + 1); /* counted at the end of a sweep */
+    CHECK_EQ(stats_of(store).swept_temporaries, 1);
+    CHECK_OK(kvpath_close(store));
+}
+
+static void age_temporaries(const char *data)
+{
+    const struct timespec long_ago[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    DIR *dir = opendir(data);
+    CHECK(dir != NULL);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (strstr(entry->d_name, ".tmp") != NULL)
+            CHECK(utimensat(dirfd(dir), entry->d_name, long_ago, 0) == 0);
+    closedir(dir);
+}
+
+CASE(what_a_live_process_left_long_ago_goes_when_it_is_killed)
+{
+    const char *root = temp_dir();
+    struct child writer = start(write_half_and_wait, root);
+    if (hear(writer.from) != 'h') {
+        finish(writer);
+        FAIL("the writer ended by itself");
+    }
+    age_temporaries(text("%s/data", root));
+    struct child sweeper = start(sweep_beside, root);
+    if (hear(sweeper.from) != 's') {
+        finish(sweeper);
+        FAIL("the sweeper ended by itself");
+    }
+    CHECK(kill(writer.pid, SIGKILL) == 0);
+    int status = 0;
+    CHECK(waitpid(writer.pid, &status, 0) == writer.pid);
+    close(writer.to);
+    close(writer.from);
+    tell(sweeper.to, 'k');
+    finish(sweeper);
+    CHECK_EQ(count_files(root, ".tmp"), 0);
 }
 
 /* An exec or exit of a child that was forked from a user of kvpath leaves the parent's store alone.

@@ -148,6 +148,28 @@ CASE(r86_an_open_store_sweeps_again_and_again)
     CHECK_OK(kvpath_close(store));
 }
 
+/* R46: of another host, or of this one before it was started again, only what is old goes. */
+CASE(r86_only_what_is_old_of_another_host_goes)
+{
+    const char *root = temp_dir(), *data = text("%s/data", root);
+    CHECK(mkdir(data, 0774) == 0);
+    time_t now = time(NULL);
+    const char *kept[2], *old[2];
+    for (uint8_t which = 0; which < 2; which++) {
+        const char *young = block_name(&(kvpath_block_id_t){{1, which}});
+        const char *aged = block_name(&(kvpath_block_id_t){{2, which}});
+        const char *writer = which == 0 ? "" : ".1_2_3_4_5-0"; /* another boot's of ours */
+        kept[which] = put(text("%s/%s%s.tmp", data, young, writer), now);
+        old[which] = put(text("%s/%s%s.tmp", data, aged, writer), now - 2 * 3600);
+    }
+    kvpath_store_t store = open_root(root, shape, ""); /* temp_ttl_s is one hour */
+    wait_sweeps(store, 1);
+    for (int which = 0; which < 2; which++) CHECK(exists(kept[which]) && !exists(old[which]));
+    CHECK_EQ(stats_of(store).swept_temporaries, 2);
+    CHECK_OK(kvpath_close(store));
+    for (int which = 0; which < 2; which++) CHECK(exists(kept[which]));
+}
+
 /* The pass that collects does not sweep at each interval, but it sweeps. */
 CASE(r86_a_store_that_collects_sweeps_too)
 {

@@ -2,7 +2,8 @@
  * which can be broken by itself (faultfs), and events to wait for.
  *
  * The engine comes from $KVPATH_TEST_ENGINE (psync where it is not set). A case prints the engine
- * that really runs; where that is another one, it is skipped. Nothing here waits by the clock: what
+ * that really runs; where that is another one, it is skipped, and so it is where a backend got no
+ * ring or no context of it and ran blocking calls instead. Nothing here waits by the clock: what
  * has no event is looked at again and again until it is so, at most wait_ms(). */
 #ifndef KVPATH_HA_H
 #define KVPATH_HA_H
@@ -36,6 +37,7 @@ typedef struct {
     double interval_s;      /* 3600: no round of probes comes during a test */
     double probe_timeout_s; /* 3 */
     bool breaker;           /* store_health.enabled: false */
+    bool cold;              /* a dump through each path comes first */
     const char *extra;      /* more keys, beginning with a comma */
 } options_t;
 
@@ -126,10 +128,14 @@ void wait_probes(rig_t *rig, int which, uint64_t count);
 /* Two different blocks of this primary fail: excluded with threshold 2. Heals it again. */
 void exclude(rig_t *rig, int which);
 
-/* Collects the log from now on. Waits for a message that holds `part`; counts those there are. */
+/* Collects the log from now on; at the end of the case it is looked through for what
+ * check_no_fallback() looks for. Waits for a message that holds `part`; counts those there are. */
 void log_collect(void);
 void wait_log(const char *part);
 size_t log_count(const char *part);
+/* Skips where the log says that some of the work was not done by the engine of the test: it then
+ * proves nothing about that engine. */
+void check_no_fallback(void);
 
 /* ---- events and threads ---- */
 

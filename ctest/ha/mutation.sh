@@ -1,15 +1,17 @@
 #!/bin/sh
 # Mutation check: flips the guards of window, retry, time, commit and isolation one at a time, in a
 # copy of the source, and expects the named case to fail. A flip that no case notices, a guard that
-# is not found any more, and a copy that does not build are errors.
+# is not found any more, and a copy that does not build are errors, and so is a case that is not
+# there or does not pass without a flip.
 #
 #     ctest/ha/mutation.sh BUILD_DIR [WORD]
 #     ctest/ha/mutation.sh --guards
 #
 # BUILD_DIR is where CMake has built the tests; only mutants whose line has WORD are run. The tests
-# run against the mutant by LD_LIBRARY_PATH. A case is one of ctest/ha, or `plain:` one of ctest.
-# Takes half an hour: each mutant is a release build. --guards builds and runs nothing: it says
-# whether all guards are where they are looked for.
+# run against the mutant by LD_LIBRARY_PATH. A case is one of ctest/ha, or `plain:` one of ctest; it
+# runs with the engine that stands before it, `aio:` or `io_uring:`, else $KVPATH_TEST_ENGINE, else
+# psync. Takes half an hour: each mutant is a release build. --guards builds and runs nothing: it
+# says whether all guards and cases are where they are looked for.
 set -u
 
 guards_only=
@@ -43,14 +45,37 @@ build_mutant() {
     cp "$built" "$work/lib/$(readelf -d "$built" | sed -n 's/.*soname: \[\(.*\)\].*/\1/p')"
 }
 
+# Takes `[ENGINE:][plain:]FILE.NAME` apart.
+read_case() {
+    engine=${KVPATH_TEST_ENGINE:-psync} kind=ha name=${1#*.} file_name=${1%%.*}
+    case $file_name in
+    psync:* | aio:* | io_uring:*) engine=${file_name%%:*} file_name=${file_name#*:} ;;
+    esac
+    case $file_name in
+    plain:*) kind=plain file_name=${file_name#plain:} ;;
+    esac
+}
+
 # The case, on the mutant: 0 passed, 77 skipped, anything else (a hang too) failed.
 run_case() {
-    case $1 in
-    plain:*) program=${1#plain:} && program="$build/ctest/${program%%.*}_plain" ;;
-    *) program="$build/ctest/ha/ha_${1%%.*}" ;;
+    read_case "$1"
+    case $kind in
+    plain) program="$build/ctest/${file_name}_plain" ;;
+    *) program="$build/ctest/ha/ha_$file_name" ;;
     esac
     LD_LIBRARY_PATH="$work/lib" KVPATH_TEST_WAIT_MS=15000 KVPATH_TEST_DIR="$work/scratch" \
-        timeout -k 5 60 "$program" "${1#*.}" >"$work/case.log" 2>&1
+        KVPATH_TEST_ENGINE="$engine" \
+        timeout -k 5 60 "$program" "$name" >"$work/case.log" 2>&1
+}
+
+# In the source.
+case_is_there() {
+    read_case "$1"
+    case $kind in
+    plain) in="$source/ctest/${file_name}_test.c" ;;
+    *) in="$source/ctest/ha/${file_name}_test.c" ;;
+    esac
+    grep -q "^CASE($name)" "$in" 2>/dev/null
 }
 
 # mutant FILE CASE SED WHAT
@@ -65,7 +90,7 @@ mutant() {
     fi
     flipped=$((flipped + 1))
     if [ -n "$guards_only" ]; then
-        :
+        case_is_there "$2" || problem "no case $2"
     elif ! build_mutant; then
         problem "$1: does not build: $4"
         tail -n 20 "$work/cargo.log"
@@ -81,17 +106,24 @@ mutant() {
     cp "$work/kept" "$file"
 }
 
+# The cases of the mutants that are run.
+cases() {
+    sed -e ':more' -e '/\\$/{' -e 'N' -e 's/ *\\\n */ /' -e 'b more' -e '}' "$0" |
+        grep '^mutant ' | grep -F -e "$only" | cut -d ' ' -f 3 | sort -u
+}
+
 # Without a flip the cases pass, or their failures would prove nothing.
 baseline() {
+    [ -n "$(cases)" ] || { echo "no mutant has \"$only\""; exit 2; }
     build_mutant || { tail -n 20 "$work/cargo.log"; exit 2; }
-    for case in $(sed -n 's/^mutant [^ ]* \([a-z_:]*\.[a-z0-9_]*\) .*/\1/p' "$0" | sort -u); do
+    for case in $(cases); do
         run_case "$case"
         status=$?
         [ $status -eq 0 ] || { cat "$work/case.log"; echo "$case: $status"; exit "$status"; }
     done
 }
 
-[ -n "$only$guards_only" ] || baseline
+[ -n "$guards_only" ] || baseline
 
 # ---- window and state: R20-R22, R29 ----
 mutant health/window.rs window.trips_before_it_is_full \
@@ -242,6 +274,21 @@ mutant engine/psync/write.rs isolation.no_piece_is_written_after_the_task \
     'a late write reads from the caller'
 mutant engine/psync.rs isolation.a_late_read_does_not_touch_the_callers_memory \
     's/if self\.op\.gate\.revoked() {/if false {/' 'a step after the attempt was given up'
+
+# The same gates in the engines that do not block. On FUSE, so in all these cases, a ring leaves
+# writes to the workers of psync: its own gates in uring/write.rs no case can notice.
+mutant engine/psync/read.rs aio:isolation.a_late_read_does_not_touch_the_callers_memory \
+    's/if transfer\.isolated \&\& !self\.op\.gate\.enter() {/if false {/' \
+    'a late read of AIO writes into the caller'
+mutant engine/aio/run.rs aio:again.a_hang_in_borrowed_memory_leaves_other_limits_alone \
+    '/^fn enter/,/^}/s/if !job\.op\.gate\.enter() {/if false {/' \
+    'AIO gives borrowed memory back while the kernel has it'
+mutant engine/uring/read.rs io_uring:isolation.a_late_read_does_not_touch_the_callers_memory \
+    '/fn deliver/,/^    }/s/if !gate\.enter() {/if false {/' \
+    'a late read of the ring writes into the caller'
+mutant engine/uring/read.rs io_uring:isolation.a_late_open_uses_no_borrowed_memory \
+    '/fn borrowed_open/,/^    }/s/if !job\.op\.gate\.enter() {/if false {/' \
+    'the ring reads into borrowed memory of a task that is over'
 
 # ---- hotness: R64 ----
 mutant store/flow.rs plain:hotness.a_load_refreshes_its_block \

@@ -150,6 +150,7 @@ static void rename_fails(options_t options, bool written_again)
 {
     rig_t rig;
     rig_start(&rig, 2, options);
+    kvpath_stats_t before = stats_of(rig.store);
     batch_t *block = block_on(&rig, 0, 0);
     fault(&rig, 0, "rename data/* always fail EIO");
     CHECK_OK(dump(rig.store, block->shards, block->count));
@@ -157,7 +158,7 @@ static void rename_fails(options_t options, bool written_again)
     CHECK_EQ(seen(&rig, 0, "rename", "*"), 1);
     CHECK_EQ(seen(&rig, 1, "rename", "*"), 1);
     CHECK_EQ(seen(&rig, 1, "write", files_of(block)) > 0, written_again);
-    CHECK_EQ(stats_of(rig.store).committed_blocks, 1);
+    CHECK_EQ(stats_of(rig.store).committed_blocks, before.committed_blocks + 1);
     check_health(&rig, 0, KVPATH_BACKEND_AVAILABLE, ANY, 1);
     load_right(&rig, block);
     rig_stop(&rig);
@@ -284,7 +285,8 @@ CASE(outcomes_count_without_anybody_waiting)
     fault(&rig, 0, "any data/* always fail EIO");
     kvpath_task_t tasks[2];
     for (unsigned nth = 0; nth < 2; nth++) tasks[nth] = begin_load(&rig, block_on(&rig, 0, nth));
-    wait_state(&rig, 0, KVPATH_BACKEND_EXCLUDED);
+    wait_log("KV2001"); /* asking the store might be what counts them */
+    CHECK_EQ(state_of(&rig, 0), KVPATH_BACKEND_EXCLUDED);
     for (int at = 0; at < 2; at++) CHECK_STATUS(finish(&rig, tasks[at]), KVPATH_NOT_FOUND);
     rig_stop(&rig);
 }
@@ -313,21 +315,35 @@ CASE(a_path_that_gives_too_little_is_left)
     }
 }
 
-/* R54: what runs when the store closes ends as it ends; it is not tried again. */
-CASE(no_retry_during_close)
+/* R54: what runs when the store closes ends as it ends; it is not tried again. What it was to make
+ * is not there, and its temporary is removed, through whichever path. */
+static void fails_during_close(const char *op, kvpath_task_t (*begin)(rig_t *, batch_t *),
+                               bool dumped)
 {
     rig_t rig;
     rig_start(&rig, 2, (options_t){.shape = whole});
     batch_t *block = block_on(&rig, 0, 0);
-    dump_batch(rig.store, block);
+    if (dumped) dump_batch(rig.store, block);
     forget_counts(&rig);
-    fault(&rig, 0, "read data/* always hang");
-    begin_load(&rig, block);
-    wait_hung(&rig, 0, 1, "read");
+    fault(&rig, 0, "%s data/* always hang", op);
+    begin(&rig, block);
+    wait_hung(&rig, 0, 1, op);
     aside_t closing = aside(close_aside, &rig);
     wait_for("the close", is_closing, &rig);
     release_failing(&rig, 0, "EIO");
     join(closing);
-    untouched(&rig, 1, block);
-    CHECK_EQ(seen(&rig, 0, "open", file_of(block)), 1);
+    static const char *const tries[] = {"open", "create", "read", "write", "fsync", "rename"};
+    for (size_t at = 0; at < sizeof tries / sizeof tries[0]; at++)
+        CHECK_EQ(seen(&rig, 1, tries[at], files_of(block)), 0);
+    CHECK_EQ(seen(&rig, 0, op, "data/*"), 1);
+    CHECK_EQ(exists(block_path(rig.storage, id_of(block), 0)), dumped);
+    CHECK_EQ(count_files(rig.storage, ".tmp"), 0);
+    for (int at = 0; at < 2; at++) CHECK_EQ(faultfs_stop(&rig.fs[at]), 0);
+}
+
+CASE(no_retry_during_close)
+{
+    fails_during_close("read", begin_load, true);
+    fails_during_close("write", begin_dump, false);
+    fails_during_close("rename", begin_dump, false);
 }

@@ -55,6 +55,8 @@ typedef struct {
     kvpath_status_t (*again)(cell_t *cell);
     /* Waits for what is done behind the caller's back. */
     void (*settle)(cell_t *cell);
+    /* The engine that does not make this request, so that nothing can be met; NULL: all do. */
+    const char *without;
 } operation_t;
 
 struct cell {
@@ -70,6 +72,9 @@ struct cell {
     kvpath_status_t status;
     char error[512];
 };
+
+/* The call that loads only the first shard of the cell's block. */
+kvpath_status_t load_first(cell_t *cell);
 
 /* Runs the row of `name`, and fails where a cell is not as the table says. */
 void run_row(const char *name, const operation_t *operation);

@@ -16,6 +16,12 @@ static kvpath_status_t load_block(cell_t *cell)
     return load(cell->rig->store, cell->block->shards, cell->block->count);
 }
 
+kvpath_status_t load_first(cell_t *cell)
+{
+    batch_wipe(cell->block);
+    return load(cell->rig->store, cell->block->shards, 1);
+}
+
 static kvpath_status_t dump_block(cell_t *cell)
 {
     batch_fill(cell->block);
@@ -139,22 +145,39 @@ static void forget_storage(cell_t *cell)
 static void run_load(const char *name, const char *ops)
 {
     const operation_t operation = {ops, "data/%s", BLOCK_STAYS, {.shape = whole}, store_block,
-                                   load_block, KVPATH_OK, KVPATH_NOT_FOUND, false, NULL, NULL};
+                                   load_block, KVPATH_OK, KVPATH_NOT_FOUND, false, NULL, NULL,
+                                   NULL};
     run_row(name, &operation);
 }
 
 CASE(load_lookup) { run_load("load.lookup", "lookup"); }
 CASE(load_open) { run_load("load.open", "open"); }
-CASE(load_stat) { run_load("load.stat", "getattr"); }
 CASE(load_read) { run_load("load.read", "read"); }
-CASE(load_close) { run_load("load.close", "flush"); }
+
+/* What is not read to its end is asked how long it is, by every engine. */
+CASE(load_stat)
+{
+    const operation_t operation = {"getattr", "data/%s", BLOCK_STAYS, {.shape = pair}, store_block,
+                                   load_first, KVPATH_OK, KVPATH_NOT_FOUND, false, NULL, NULL,
+                                   NULL};
+    run_row("load.stat", &operation);
+}
+
+/* A file in a ring's own table was never in the process's, and leaving that is what flushes. */
+CASE(load_close)
+{
+    const operation_t operation = {"flush", "data/%s", BLOCK_STAYS, {.shape = whole}, store_block,
+                                   load_block, KVPATH_OK, KVPATH_NOT_FOUND, false, NULL, NULL,
+                                   "io_uring"};
+    run_row("load.close", &operation);
+}
 
 /* R24: a block that is not there, and the marker is asked whether to believe it. */
 static void run_missing(const char *name, const char *ops,
                         kvpath_status_t (*act)(cell_t *), kvpath_status_t right)
 {
     const operation_t operation = {ops, ".kvpath", NOTHING_MADE, {.shape = whole}, NULL, act,
-                                   right, right, false, NULL, NULL};
+                                   right, right, false, NULL, NULL, NULL};
     run_row(name, &operation);
 }
 
@@ -176,7 +199,7 @@ static void run_dump(const char *name, const char *ops, const char *pattern, opt
     const bool second = options.shape.block != 0 && options.shape.shard < options.shape.block;
     const operation_t operation = {ops, pattern, BLOCK_MADE, options, prepare,
                                    second && prepare == dump_first ? dump_last : dump_block,
-                                   KVPATH_OK, KVPATH_OK, false, dump_block, NULL};
+                                   KVPATH_OK, KVPATH_OK, false, dump_block, NULL, NULL};
     run_row(name, &operation);
 }
 
@@ -219,7 +242,7 @@ static kvpath_status_t dump_one_by_one(cell_t *cell)
 CASE(dump_reserve)
 {
     const operation_t operation = {"fallocate", temporary, BLOCK_MADE, {.buffered = false}, NULL,
-                                   dump_one_by_one, KVPATH_OK, KVPATH_OK, false, NULL, NULL};
+                                   dump_one_by_one, KVPATH_OK, KVPATH_OK, false, NULL, NULL, NULL};
     run_row("dump.reserve", &operation);
 }
 
@@ -255,7 +278,8 @@ static void run_renamed(const char *name, const char *ops, const char *pattern, 
                         void (*prepare)(cell_t *))
 {
     const operation_t operation = {ops, pattern, BLOCK_MAYBE, {.shape = whole, .extra = extra},
-                                   prepare, dump_block, KVPATH_OK, KVPATH_OK, false, NULL, NULL};
+                                   prepare, dump_block, KVPATH_OK, KVPATH_OK, false, NULL, NULL,
+                                   NULL};
     run_row(name, &operation);
 }
 
@@ -273,7 +297,8 @@ CASE(commit_drop) { run_renamed("commit.drop", "unlink", temporary, "", store_bl
 CASE(drop_unlink)
 {
     const operation_t operation = {"unlink", temporary, NOTHING_MADE, {.buffered = false},
-                                   dump_first, drop_block, KVPATH_OK, KVPATH_OK, false, nothing_more, settle_drop};
+                                   dump_first, drop_block, KVPATH_OK, KVPATH_OK, false, nothing_more,
+                                   settle_drop, NULL};
     run_row("drop.unlink", &operation);
 }
 
@@ -281,7 +306,7 @@ CASE(lookup_stat)
 {
     const operation_t operation = {"lookup,getattr", "data/%s", BLOCK_STAYS, {.shape = whole},
                                    store_block, look_up, KVPATH_OK, KVPATH_NOT_FOUND, false, NULL,
-                                   NULL};
+                                   NULL, NULL};
     run_row("lookup.stat", &operation);
 }
 
@@ -293,7 +318,7 @@ CASE(lookup_marker_open)
 CASE(remove_unlink)
 {
     const operation_t operation = {"unlink", "data/%s", BLOCK_GONE, {.shape = whole}, store_block,
-                                   remove_block, KVPATH_OK, KVPATH_OK, false, NULL, NULL};
+                                   remove_block, KVPATH_OK, KVPATH_OK, false, NULL, NULL, NULL};
     run_row("remove.unlink", &operation);
 }
 
@@ -306,7 +331,7 @@ static void run_open(const char *name, const char *ops, const char *pattern,
 {
     const options_t options = {.buffered = strcmp(ops, "fsync") == 0};
     const operation_t operation = {ops, pattern, NOTHING_MADE, options, prepare, open_again,
-                                   KVPATH_OK, KVPATH_OK, true, NULL, NULL};
+                                   KVPATH_OK, KVPATH_OK, true, NULL, NULL, NULL};
     run_row(name, &operation);
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 use super::buffers::{Buffer, Buffers};
 use super::pool::{Pool, Ran, Spread};
 use super::{Done, Engine, EngineKind, EngineParams, Op, OpKind, Outcome, Source, Tag};
-use crate::clock::Clock;
+use crate::clock::{Clock, Time};
 use crate::error::{Cause, Failure, Step};
 use crate::posix::medium::Medium;
 use local::{Released, Wait};
@@ -197,9 +197,20 @@ impl Job<'_> {
     pub(super) fn step<T>(
         &self,
         step: Step,
+        call: impl FnMut() -> Result<T, i32>,
+    ) -> Result<T, Failure> {
+        self.step_until(step, None, call)
+    }
+
+    /// The same. `short_until`: what this call begins has met a shortage before, which is waited
+    /// out until then, and stays noted: whether it is over shows when what was begun has ended.
+    pub(super) fn step_until<T>(
+        &self,
+        step: Step,
+        short_until: Option<Time>,
         mut call: impl FnMut() -> Result<T, i32>,
     ) -> Result<T, Failure> {
-        let mut wait = None;
+        let mut wait = short_until.map(|end| Wait::until(self.lane, self.op, end));
         let result = loop {
             if self.op.gate.revoked() {
                 break Err(Failure { step, cause: Cause::GivenUp });
@@ -220,7 +231,7 @@ impl Job<'_> {
                 Ok(value) => break Ok(value),
             }
         };
-        if wait.is_some() {
+        if wait.is_some() && (short_until.is_none() || result.is_err()) {
             self.op.gate.set_local(0);
         }
         result

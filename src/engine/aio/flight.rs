@@ -4,6 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use crate::clock::Time;
 use crate::engine::buffers::Buffer;
 use crate::engine::psync::local::is_local;
 use crate::engine::psync::plan::{BORROWED_PIECE_BYTES, Piece, Range, aligned_part};
@@ -40,6 +41,8 @@ pub struct Leg {
     progress: Progress,
     /// What the last request asked for.
     asked: usize,
+    /// Requests have ended with a local shortage, and none well since: how long that is waited out.
+    pub short_until: Option<Time>,
     /// Inside the gate for the whole op (R32).
     pub entered: bool,
     /// Whether the reaper may close it.
@@ -90,6 +93,7 @@ impl Leg {
             piece: None,
             progress: Progress::default(),
             asked: 0,
+            short_until: None,
             entered: false,
             local: false,
             created: false,
@@ -184,8 +188,12 @@ impl Leg {
 
     /// What the event of the last request means.
     pub fn digest(&mut self, job: &Job<'_>, transfer: &Transfer, result: i64) -> Todo {
+        let refusal = if result < 0 { i32::try_from(-result).unwrap_or(libc::EIO) } else { 0 };
+        if !is_local(refusal) && self.short_until.take().is_some() {
+            job.op.gate.set_local(0);
+        }
         let Ok(got) = usize::try_from(result) else {
-            return match i32::try_from(-result).unwrap_or(libc::EIO) {
+            return match refusal {
                 libc::EINTR => Todo::Submit,
                 errno if is_local(errno) => Todo::Again(errno),
                 errno if self.beyond.is_some() && is_unclear(errno) => Todo::Ask,

@@ -127,7 +127,8 @@ impl Hub {
         }
     }
 
-    /// Submits the next request of a flight. `shortage`: the errno of one to wait out first.
+    /// Submits the next request of a flight. `shortage`: the errno of one to wait out first. All
+    /// those of one request, one after the other, have the op's limit for it together.
     ///
     /// # Errors
     /// The leg back, and why.
@@ -150,13 +151,17 @@ impl Hub {
             Ok(request) => request,
             Err(failure) => return Err((leg, failure)),
         };
+        if shortage.is_some() {
+            leg.short_until.get_or_insert_with(|| self.lane.clock.now().plus(op.local_limit));
+        }
+        let short_until = leg.short_until;
         let data = {
             let mut desk = self.desk.lock();
             desk.enter(Flight::new(Arc::clone(op), leg), fresh)
         };
         request.set_data(data);
         let mut shortage = shortage;
-        let submitted = job.step(step, || {
+        let submitted = job.step_until(step, short_until, || {
             if let Some(errno) = shortage.take() {
                 return Err(errno);
             }

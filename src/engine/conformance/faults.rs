@@ -69,7 +69,7 @@ fn delay(make: Make, dir: &Path) {
 
 fn hang(make: Make, dir: &Path) {
     let (rig, engine, faults) = decorated(make);
-    faults.add("hang stat path=hung").unwrap();
+    faults.add("hang getattr path=hung").unwrap();
     fs::write(dir.join("hung"), "x").unwrap();
     // More than there are threads: none of them is taken.
     let hung: Vec<_> =
@@ -134,7 +134,7 @@ fn flip(make: Make, dir: &Path) {
 
 fn stop(make: Make, dir: &Path) {
     let (rig, engine, faults) = decorated(make);
-    faults.add("hang stat").unwrap();
+    faults.add("hang getattr").unwrap();
     let (tag, _) = rig.submit(OpKind::Stat { path: c_path(dir) });
     assert!(faults.wait_held(1, LIMIT));
     rig.engine.stop();

@@ -8,11 +8,12 @@
 //! flip  OP       [filters]      read: a byte of memory, write: a byte of the file, is inverted
 //! ```
 //!
-//! `OP` is `open`, `read`, `write`, `rename`, `fsync`, `stat`, `unlink`, `mkdir`, `list`, `touch`
-//! or `any`; an op that opens and then does something else matches both words. Filters: `path=TEXT`
-//! (a part of the path), `after=N` (the first N matches pass), `count=N` (so many hits, then
-//! spent), `chance=P` with `seed=N`. A test file system uses the same words, so that one script
-//! serves both.
+//! `OP` is `open`, `read`, `write`, `rename`, `fsync`, `getattr`, `unlink`, `mkdir`, `readdir`,
+//! `setattr` or `any`; an op that opens and then does something else matches both words. Filters:
+//! `path=TEXT` (a part of the path), `after=N` (the first N matches pass), `count=N` (so many hits,
+//! then spent), `prob=P` with `seed=N`. These are the words of faultfs (`ctest/faultfs/README.md`),
+//! for what both have; a rule of faultfs has them in another order, a pattern for the path, and
+//! hits requests of a file system, of which one op here may make several.
 
 use crate::engine::{Op, OpKind};
 use crate::error::Step;
@@ -47,7 +48,7 @@ pub struct Rule {
     path: Option<Vec<u8>>,
     after: u64,
     count: Option<u64>,
-    chance: f64,
+    prob: f64,
     random: u64,
     matched: u64,
     hits: u64,
@@ -59,11 +60,11 @@ const WORDS: [(&str, Step); 10] = [
     ("write", Step::Write),
     ("rename", Step::Rename),
     ("fsync", Step::Fsync),
-    ("stat", Step::Stat),
+    ("getattr", Step::Stat),
     ("unlink", Step::Remove),
     ("mkdir", Step::Mkdir),
-    ("list", Step::List),
-    ("touch", Step::Touch),
+    ("readdir", Step::List),
+    ("setattr", Step::Touch),
 ];
 
 /// The largest errno that Linux has a name for.
@@ -115,7 +116,7 @@ impl Rule {
             path: None,
             after: 0,
             count: None,
-            chance: 1.0,
+            prob: 1.0,
             random: 1,
             matched: 0,
             hits: 0,
@@ -130,15 +131,15 @@ impl Rule {
             "path" => self.path = Some(value.as_bytes().to_vec()),
             "after" => self.after = number(key, value)?,
             "count" => self.count = Some(number(key, value)?),
-            "chance" => self.chance = number(key, value)?,
+            "prob" => self.prob = number(key, value)?,
             // Never 0, where this kind of random number would stay.
             "seed" => self.random = number::<u64>(key, value)?.wrapping_mul(2) | 1,
             other => return Err(format!("{other:?} is no filter")),
         }
-        if (0.0..=1.0).contains(&self.chance) {
+        if (0.0..=1.0).contains(&self.prob) {
             Ok(())
         } else {
-            Err(format!("chance must be 0 to 1, not {}", self.chance))
+            Err(format!("prob must be 0 to 1, not {}", self.prob))
         }
     }
 
@@ -228,7 +229,7 @@ impl Rule {
         let upper = self.random >> 11;
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
         let draw = upper as f64 / (1_u64 << 53) as f64;
-        draw < self.chance
+        draw < self.prob
     }
 }
 
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_rule_hits_what_its_filters_say() {
-        let mut rule = Rule::parse("fail stat EIO path=abc after=1 count=2").unwrap();
+        let mut rule = Rule::parse("fail getattr EIO path=abc after=1 count=2").unwrap();
         let strikes: Vec<bool> = ["x/abc", "x", "abc/1", "2abc2", "abc"]
             .iter()
             .map(|path| rule.strike(&stat(path)).is_some())
@@ -266,17 +267,17 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_faults_again_and_a_chance_its_share() {
+    fn a_seed_gives_the_same_faults_again_and_a_probability_its_share() {
         let run = |text: &str| {
             let mut rule = Rule::parse(text).unwrap();
             (0..1000).map(|_| rule.strike(&stat("x")).is_some()).collect::<Vec<_>>()
         };
-        let hits = run("hang stat chance=0.3 seed=7");
-        assert_eq!(hits, run("hang stat chance=0.3 seed=7"));
-        assert_ne!(hits, run("hang stat chance=0.3 seed=8"));
+        let hits = run("hang getattr prob=0.3 seed=7");
+        assert_eq!(hits, run("hang getattr prob=0.3 seed=7"));
+        assert_ne!(hits, run("hang getattr prob=0.3 seed=8"));
         let share = hits.iter().filter(|hit| **hit).count();
         assert!((200..400).contains(&share), "{share}");
-        assert!(run("hang stat chance=0").iter().all(|hit| !hit));
+        assert!(run("hang getattr prob=0").iter().all(|hit| !hit));
     }
 
     #[test]
@@ -290,10 +291,14 @@ mod tests {
             "crash read",
             "hang walk",
             "delay read soon",
-            "short stat",
+            "short getattr",
+            "fail stat EIO",
+            "hang list",
+            "hang touch",
             "flip any",
-            "hang read chance=2",
+            "hang read prob=2",
             "hang read path",
+            "hang read chance=1",
             "hang read colour=red",
             "hang read count=-1",
         ] {

@@ -68,7 +68,12 @@ pub(in crate::engine) struct Wait<'a> {
 impl<'a> Wait<'a> {
     /// The first refusal: the op's limit runs from here.
     pub(in crate::engine) fn begin(lane: &'a Lane, op: &'a Op) -> Wait<'a> {
-        Wait { lane, op, end: lane.clock.now().plus(op.local_limit) }
+        Wait::until(lane, op, lane.clock.now().plus(op.local_limit))
+    }
+
+    /// One that began before.
+    pub(in crate::engine) fn until(lane: &'a Lane, op: &'a Op, end: Time) -> Wait<'a> {
+        Wait { lane, op, end }
     }
 
     /// Waits for a chance. `false`: the limit has passed.
