@@ -274,7 +274,7 @@ typedef struct kvpath_stats_t {
     uint64_t closed_generations;
     /** Finished results dropped because nobody asked for them. */
     uint64_t dropped_results;
-    /** Shards waiting in queues now. */
+    /** Shards accepted and not ended, those that run included: what max_queued_shards limits. */
     uint64_t queued_shards;
     /** Operations running now, those of the collector and its sweeps included. */
     uint64_t in_flight;

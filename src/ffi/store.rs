@@ -67,9 +67,7 @@ pub unsafe extern "C" fn kvpath_open(
 pub extern "C" fn kvpath_close(store: kvpath_store_t) -> kvpath_status_t {
     guard(|| {
         log::refuse_in_callback("kvpath_close")?;
-        // First, so that whoever finds the store closed finds that it takes and retries nothing.
-        handle::find(store)?.begin_close();
-        handle::withdraw(store)?.close()
+        handle::find(store)?.close(|| handle::withdraw(store))
     })
 }
 

@@ -138,7 +138,7 @@ pub struct kvpath_stats_t {
     pub closed_generations: u64,
     /// Finished results dropped because nobody asked for them.
     pub dropped_results: u64,
-    /// Shards waiting in queues now.
+    /// Shards accepted and not ended, those that run included: what max_queued_shards limits.
     pub queued_shards: u64,
     /// Operations running now, those of the collector and its sweeps included.
     pub in_flight: u64,

@@ -34,13 +34,12 @@ fn end_log(lease: log::Lease, limit: Option<Duration>) -> bool {
 }
 
 impl Threads {
-    /// Closes a store (R54). Consumes the threads: what hangs after the limit is detached and
-    /// harmless.
+    /// Closes a store (R54) that has begun to ([`Core::begin_close`]). Consumes the threads: what
+    /// hangs after the limit is detached and harmless.
     pub fn close(self, shared: &Arc<Shared>, config: &Config) -> Result<(), Error> {
         let clock = shared.clock.clone();
         let limit = config.close_timeout_ms;
         let deadline = (limit > 0).then(|| clock.now().plus(Duration::from_millis(limit)));
-        shared.with(Core::begin_close);
         self.collector.close(shared, left(&clock, deadline));
         shared.with(Core::end_collecting);
         self.monitor.stop();

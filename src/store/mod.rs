@@ -88,20 +88,19 @@ impl Store {
         open::open(config).map(Arc::new)
     }
 
-    /// From now on nothing is accepted or tried again; [`Store::close`] follows.
-    pub fn begin_close(&self) {
-        self.shared.with(core::Core::begin_close);
-    }
-
-    /// Closes the store (R54).
+    /// Closes the store (R54). `withdraw` takes it from those who look for it: when nothing is
+    /// accepted or tried again, so that whoever finds it closed finds that too.
     ///
     /// # Errors
     /// `Closed` where another call closes it already; `Timeout` where threads still hang after
     /// close_timeout_ms.
-    pub fn close(&self) -> Result<(), Error> {
+    pub fn close(&self, withdraw: impl FnOnce()) -> Result<(), Error> {
+        // Before anybody is told: a caller that wakes up for it may close the store once more.
         let Some(threads) = self.threads.lock().take() else {
             return Err(Error::new(Status::Closed, "the store is being closed already"));
         };
+        self.shared.with(core::Core::begin_close);
+        withdraw();
         threads.close(&self.shared, &self.config)
     }
 
@@ -391,8 +390,8 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        if let Some(threads) = self.threads.lock().take()
-            && let Err(error) = threads.close(&self.shared, &self.config)
+        if let Err(error) = self.close(|| ())
+            && error.status != Status::Closed
         {
             log::emit(Level::Error, "KV1004", &error.text);
         }

@@ -303,11 +303,8 @@ impl Core {
 
     /// Stops taking work (R54): what is queued ends with CLOSED, commits apart; what runs goes on
     /// without retry. The collector may still give its lease back, until [`Core::end_collecting`].
-    /// Called again it does nothing.
     pub fn begin_close(&mut self, now: Time, fx: &mut Effects) {
-        if std::mem::replace(&mut self.closing, true) {
-            return;
-        }
+        self.closing = true;
         self.no_chores = true;
         let waiting: Vec<ChainId> = self
             .chains

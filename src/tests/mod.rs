@@ -1,6 +1,7 @@
 //! Whole-library tests that need the inside.
 
 mod cases;
+mod closing;
 mod failures;
 mod header;
 mod reports;

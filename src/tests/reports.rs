@@ -51,7 +51,7 @@ impl Rig {
 impl Drop for Rig {
     fn drop(&mut self) {
         if let Some(store) = self.store.take() {
-            store.close().unwrap();
+            store.close(|| ()).unwrap();
         }
         std::fs::remove_dir_all(&self.root).unwrap();
     }

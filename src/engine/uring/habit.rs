@@ -25,6 +25,13 @@ const OTHER: u8 = 4;
 /// It is FUSE.
 const FUSE: u8 = 5;
 
+/// For tests of what a ring does on a file system of the network: the one that fails on demand is
+/// FUSE, to which rings do not write. (What FUSE does to a failing direct write that lengthens a
+/// file does not matter where a write is the whole file.)
+fn fuse_is_network() -> bool {
+    cfg!(feature = "fault") && std::env::var_os("KVPATH_FAULT_FUSE_IS_NETWORK").is_some()
+}
+
 /// See the module's text. Shared by the lane's rings and workers.
 #[derive(Debug, Default)]
 pub(super) struct Habit {
@@ -72,6 +79,7 @@ impl Habit {
             true => match medium::medium(path) {
                 Ok(Medium::Device) => LOCAL,
                 Ok(Medium::Memory) => MEMORY,
+                Ok(Medium::Fuse) if fuse_is_network() => OTHER,
                 Ok(Medium::Fuse) => FUSE,
                 Ok(Medium::Other) => OTHER,
                 Err(_) => UNKNOWN,
