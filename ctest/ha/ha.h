@@ -37,7 +37,7 @@ typedef struct {
     double interval_s;      /* 3600: no round of probes comes during a test */
     double probe_timeout_s; /* 3 */
     bool breaker;           /* store_health.enabled: false */
-    bool cold;              /* a dump through each path comes first */
+    bool cold;              /* a dump through each path comes first, where 2 s are enough for it */
     const char *extra;      /* more keys, beginning with a comma */
 } options_t;
 
