@@ -149,7 +149,9 @@ impl Context {
         self.events
     }
 
-    /// Submits one request. EAGAIN: the context is full, or the kernel lacks memory.
+    /// Submits one request, not a batch: a submission may wait for an inode's lock or hang with its
+    /// server, and what is behind it in the list would wait, too, and with it its worker's next
+    /// op. EAGAIN: the context is full, or the kernel lacks memory.
     ///
     /// # Errors
     /// errno; the request was not taken.
