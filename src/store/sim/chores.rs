@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_millis(100);
 
 fn world() -> World {
     let mut world = World::new(9, Mode { paths: 1, ..Mode::default() });
-    world.paths[0] = Path::Hanging;
+    world.paths[0] = Path::Hang;
     world
 }
 

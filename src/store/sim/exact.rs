@@ -22,7 +22,7 @@ fn ms(count: u64) -> Duration {
 fn hanging(kind: TaskKind) -> (World, Time, u64) {
     let mode = Mode { paths: 3, limit: ms(LIMIT_MS), ..Mode::default() };
     let mut world = World::new(7, mode);
-    world.paths.fill(Path::Hanging);
+    world.paths.fill(Path::Hang);
     let begun = world.clock.now();
     let handle = world.submit_whole(kind);
     (world, begun, handle)

@@ -35,7 +35,7 @@ impl World {
 
     /// Everything that is asked of the path now hangs, for good: removals of `count` blocks.
     fn hang(&mut self, count: u8) {
-        self.paths[0] = Path::Hanging;
+        self.paths[0] = Path::Hang;
         let ids: Vec<BlockId> =
             (0..count).map(|at| BlockId(std::array::from_fn(|_| 100 + at))).collect();
         drop(self.with(|core, now, fx| core.begin_remove(&ids, now, fx)).unwrap());
@@ -203,7 +203,7 @@ impl World {
 #[test]
 fn r36_borrowed_io_that_hangs_takes_no_place_of_a_path_that_came_back() {
     let mut world = borrowed();
-    world.paths[0] = Path::Hanging;
+    world.paths[0] = Path::Hang;
     world.wait_out();
     assert_eq!(world.state(), BackendState::Excluded);
     let stuck = world.running.len();
@@ -226,7 +226,7 @@ fn r28_borrowed_io_whose_task_is_over_has_its_limit_all_the_same() {
         let tag = *world.running.keys().next().unwrap();
         world.proceed_with(tag);
     }
-    world.paths[0] = Path::Hanging;
+    world.paths[0] = Path::Hang;
     let limit = world.core.tasks.get_mut(handle).unwrap().deadline.unwrap();
     world.clock.advance(limit.since(world.clock.now()));
     world.with(Core::judge);

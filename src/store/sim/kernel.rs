@@ -22,8 +22,8 @@ impl World {
         let lane = running.lane;
         let fails = self.below(3) > 0;
         let outcome = match self.paths[lane] {
-            Path::Hanging => None,
-            Path::Failing(errno) if fails => {
+            Path::Hang => None,
+            Path::Fail(errno) if fails => {
                 if let OpKind::Sync { path, directory: false } = &running.op.kind {
                     self.storage.forget(path, lane);
                 }

@@ -64,8 +64,8 @@ pub const TASK_LIMIT: Duration = Duration::from_millis(3_000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     Healthy,
-    Failing(i32),
-    Hanging,
+    Fail(i32),
+    Hang,
 }
 
 pub struct Running {
@@ -347,9 +347,9 @@ impl World {
     fn change_path(&mut self) {
         let lane = self.below(self.paths.len());
         self.paths[lane] = match self.below(6) {
-            0 => Path::Failing(libc::EIO),
-            1 => Path::Failing(libc::ENOSPC),
-            2 if self.mode.hangs => Path::Hanging,
+            0 => Path::Fail(libc::EIO),
+            1 => Path::Fail(libc::ENOSPC),
+            2 if self.mode.hangs => Path::Hang,
             _ => Path::Healthy,
         };
     }
