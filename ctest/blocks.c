@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 
@@ -26,17 +27,21 @@ static void skip_without_engine(kvpath_status_t status)
         SKIP("%s", kvpath_last_error());
 }
 
-/* The engine that really runs, once for each process: so a run's output tells what it proves. */
-static void show_engine(kvpath_store_t store)
+const char *engine_of(kvpath_store_t store)
 {
-    static bool shown;
-    if (shown) return;
     const char *stats = report(kvpath_stats_json, store);
     const char *at = strstr(stats, "\"engine\":{\"name\":\"");
     char name[32] = "";
     if (at == NULL || sscanf(at, "\"engine\":{\"name\":\"%31[a-z_]\"", name) != 1)
         FAIL("no engine in: %.2000s", stats);
-    printf("engine: %s\n", name);
+    return text("%s", name);
+}
+
+/* Once for each process: so a run's output tells what it proves. */
+static void show_engine(kvpath_store_t store)
+{
+    static bool shown;
+    if (!shown) printf("engine: %s\n", engine_of(store));
     shown = true;
 }
 
@@ -77,6 +82,14 @@ kvpath_stats_t stats_of(kvpath_store_t store)
     stats.size = sizeof stats;
     CHECK_OK(kvpath_stats(store, &stats));
     return stats;
+}
+
+void wait_sweeps(kvpath_store_t store, uint64_t count)
+{
+    for (int left = 120 * 100; stats_of(store).sweep_passes < count; left--) {
+        if (left == 0) FAIL("a sweep does not come");
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
 }
 
 const char *report(report_fn function, kvpath_store_t store)

@@ -106,7 +106,11 @@ kvpath_store_t open_store(const char *json);
 kvpath_store_t open_root(const char *root, shape_t shape, const char *extra);
 /* kvpath_open() that must fail with `expected`; gives the text. Skips as open_store() does. */
 const char *open_fails(const char *json, kvpath_status_t expected);
+/* The engine that really runs. */
+const char *engine_of(kvpath_store_t store);
 kvpath_stats_t stats_of(kvpath_store_t store);
+/* Until so many sweeps are complete; fails after two minutes. */
+void wait_sweeps(kvpath_store_t store, uint64_t count);
 /* The text of kvpath_stats_json(), kvpath_health_json() or kvpath_metrics(). */
 typedef kvpath_status_t (*report_fn)(kvpath_store_t, char *, size_t, size_t *);
 const char *report(report_fn function, kvpath_store_t store);

@@ -256,10 +256,7 @@ CASE(r80_switched_off_nothing_is_collected)
     kvpath_store_t store = collecting(root, 0, 20, ", \"posix_gc_enable\": false");
     batch_t *blocks = batch((shape_t){BYTES, BYTES, BYTES}, 1, 40, 0);
     dump_batch(store, blocks);
-    for (int left = LIMIT_S * 100; stats_of(store).sweep_passes == 0; left--) {
-        if (left == 0) FAIL("no sweep");
-        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-    }
+    wait_sweeps(store, 1);
     CHECK_EQ(stats_of(store).collector_passes, 0);
     load_batch(store, blocks);
     CHECK_OK(kvpath_close(store));

@@ -194,13 +194,12 @@ CASE(kill_during_dumps_20_rounds)
 
 /* ---- a live writer's temporaries are not swept ---- */
 
-/* Until so many sweeps are complete. */
-static void wait_sweeps(kvpath_store_t store, uint64_t count)
+/* Until the child says this; where it does not it ends, and how it ended is told first. */
+static void hear_of(struct child child, char word)
 {
-    for (int left = 120 * 100; stats_of(store).sweep_passes < count; left--) {
-        if (left == 0) FAIL("a sweep does not come");
-        usleep(10000);
-    }
+    if (hear(child.from) == word) return;
+    finish(child);
+    FAIL("a child ended by itself");
 }
 
 static void write_half_and_wait(const char *root, int in, int out)
@@ -232,10 +231,7 @@ CASE(live_writer_is_left_alone)
 {
     const char *root = temp_dir();
     struct child writer = start(write_half_and_wait, root);
-    if (hear(writer.from) != 'h') {
-        finish(writer);
-        FAIL("the writer ended by itself");
-    }
+    hear_of(writer, 'h');
     for (int round = 0; round < 3; round++) finish(start(open_and_close, root));
     CHECK_EQ(count_files(root, ".tmp"), 1);
     tell(writer.to, 'g');
@@ -276,16 +272,10 @@ CASE(what_a_live_process_left_long_ago_goes_when_it_is_killed)
 {
     const char *root = temp_dir();
     struct child writer = start(write_half_and_wait, root);
-    if (hear(writer.from) != 'h') {
-        finish(writer);
-        FAIL("the writer ended by itself");
-    }
+    hear_of(writer, 'h');
     age_temporaries(text("%s/data", root));
     struct child sweeper = start(sweep_beside, root);
-    if (hear(sweeper.from) != 's') {
-        finish(sweeper);
-        FAIL("the sweeper ended by itself");
-    }
+    hear_of(sweeper, 's');
     CHECK(kill(writer.pid, SIGKILL) == 0);
     int status = 0;
     CHECK(waitpid(writer.pid, &status, 0) == writer.pid);

@@ -26,12 +26,6 @@ static void look_again(int *left, const char *what)
     nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
 }
 
-static void wait_sweeps(kvpath_store_t store, uint64_t count)
-{
-    int left = LIMIT_S * 100;
-    while (stats_of(store).sweep_passes < count) look_again(&left, "a sweep");
-}
-
 static void age(const char *path, time_t mtime)
 {
     struct timespec times[2] = {{.tv_sec = mtime}, {.tv_sec = mtime}};

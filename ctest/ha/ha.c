@@ -26,11 +26,7 @@ int wait_ms(void)
 
 void check_engine(kvpath_store_t store)
 {
-    const char *stats = report(kvpath_stats_json, store);
-    const char *at = strstr(stats, "\"engine\":{\"name\":\"");
-    char name[32] = "";
-    CHECK(at != NULL);
-    CHECK(sscanf(at, "\"engine\":{\"name\":\"%31[a-z_]\"", name) == 1);
+    const char *name = engine_of(store);
     printf("engine: %s\n", name);
     if (strcmp(name, ha_engine()) != 0) SKIP("the engine is %s, not %s", name, ha_engine());
 }
