@@ -65,6 +65,14 @@ struct task {
     size_t count;
 };
 
+/* The most that a store was seen to use (`sample`). */
+struct seen {
+    unsigned threads;
+    unsigned descriptors;
+    unsigned long resident_kib;
+    unsigned long in_flight;
+};
+
 struct plan {
     const struct options *options;
     unsigned char *memory;
@@ -79,8 +87,7 @@ struct plan {
     size_t warm_tasks;
     double *latency_us; /* `single`: of each timed task */
     size_t latencies;
-    unsigned threads_seen;
-    unsigned long in_flight_seen;
+    struct seen seen;
 };
 
 /* What a run cost. */

@@ -1,6 +1,7 @@
 /* kvpath itself: the same plan, by tasks. */
 #include "kv.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,6 +20,8 @@ struct runner {
     size_t *first_shard;    /* by task */
     bool dump;
     atomic_bool stop;
+    unsigned descriptors_before;
+    unsigned long resident_kib_before;
 };
 
 /* The calls' arguments are made before the clock runs. */
@@ -101,29 +104,50 @@ static void run_single(struct runner *runner)
     }
 }
 
-static unsigned count_threads(void)
+/* One number of /proc/self/status; 0 where it is not there. */
+static unsigned long status(const char *format)
 {
     char line[256];
-    unsigned threads = 0;
+    unsigned long value = 0;
     FILE *file = fopen("/proc/self/status", "r");
     while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "Threads: %u", &threads) == 1) break;
+        if (sscanf(line, format, &value) == 1) break;
     }
     if (file) fclose(file);
-    return threads;
+    return value;
 }
 
-/* The most threads and operations seen; its own thread and the caller's are not counted. */
+static unsigned long resident_kib(void)
+{
+    return status("VmRSS: %lu");
+}
+
+static unsigned count_descriptors(void)
+{
+    unsigned count = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    while (directory && readdir(directory)) count++;
+    if (directory) closedir(directory);
+    return count;
+}
+
+/* The most that is seen of what a store uses; the sampling thread and the caller are not counted,
+ * nor what the process had before the store was opened. */
 static void *sample(void *argument)
 {
     struct runner *runner = argument;
-    struct plan *plan = runner->plan;
+    struct seen *seen = &runner->plan->seen;
     while (!atomic_load(&runner->stop)) {
-        unsigned threads = count_threads() - 2;
+        unsigned threads = (unsigned)status("Threads: %lu") - 2;
+        unsigned descriptors = count_descriptors() - runner->descriptors_before;
+        unsigned long now_kib = resident_kib(), before_kib = runner->resident_kib_before;
+        unsigned long kib = now_kib > before_kib ? now_kib - before_kib : 0;
         kvpath_stats_t stats = {.size = sizeof stats};
         kv_check(kvpath_stats(runner->store, &stats), "stats");
-        if (threads > plan->threads_seen) plan->threads_seen = threads;
-        if (stats.in_flight > plan->in_flight_seen) plan->in_flight_seen = stats.in_flight;
+        if (threads > seen->threads) seen->threads = threads;
+        if (descriptors > seen->descriptors) seen->descriptors = descriptors;
+        if (kib > seen->resident_kib) seen->resident_kib = kib;
+        if (stats.in_flight > seen->in_flight) seen->in_flight = stats.in_flight;
         usleep(SAMPLE_US);
     }
     return NULL;
@@ -134,6 +158,8 @@ void run_kvpath(struct plan *plan, struct cost *cost)
     const struct options *options = plan->options;
     struct runner runner = {.plan = plan, .dump = strcmp(options->op, "dump") == 0};
     make_shards(&runner);
+    runner.descriptors_before = count_descriptors();
+    runner.resident_kib_before = resident_kib();
     runner.store = kv_open(options);
     wait_swept(&runner);
     run_range(&runner, 0, plan->warm_tasks, options->queue);

@@ -168,11 +168,12 @@ class Machine:
                     if file.is_file(follow_symlinks=False) and file.stat().st_size:
                         os.truncate(file.path, 0)
 
-    def fio(self, directory, op, block_bytes, blocks):
+    def fio(self, directory, op, block_bytes, blocks, depth):
         """fio's throughput for a file per block, GiB/s, and CPU seconds per GiB."""
         directory.mkdir(parents=True, exist_ok=True)
         job = Path(__file__).parent / "file-per-block.fio"
         names = {"DIRECTORY": str(directory), "BYTES": str(block_bytes), "BLOCKS": str(blocks),
+                 "DEPTH": str(depth),
                  "RW": "read" if op == "load" else "write"}
         done = self._run(["fio", "--output-format=json", job], env={**os.environ, **names})
         report = json.loads(done.stdout[done.stdout.index("{"):])["jobs"][0]

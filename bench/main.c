@@ -84,9 +84,10 @@ static void run_transfer(const struct options *options)
     double bytes = (double)options->blocks * (double)options->block_bytes;
     printf("{\"bytes\": %.0f, \"blocks\": %zu, \"seconds\": %.6f, \"user_s\": %.6f, "
            "\"system_s\": %.6f, \"voluntary\": %ld, \"involuntary\": %ld, \"threads\": %u, "
-           "\"in_flight\": %lu, \"latency_us\": [",
+           "\"descriptors\": %u, \"resident_kib\": %lu, \"in_flight\": %lu, \"latency_us\": [",
            bytes, options->blocks, cost.seconds, cost.user_s, cost.system_s, cost.voluntary,
-           cost.involuntary, plan.threads_seen, plan.in_flight_seen);
+           cost.involuntary, plan.seen.threads, plan.seen.descriptors, plan.seen.resident_kib,
+           plan.seen.in_flight);
     for (size_t at = 0; at < plan.latencies; at++) {
         printf("%s%.1f", at ? ", " : "", plan.latency_us[at]);
     }

@@ -5,7 +5,7 @@ from machine import Failed, Unsupported, settle
 KIB, MIB = 1 << 10, 1 << 20
 FLOORS = ("sync", "uring")
 # Blocks of one run: enough for half a second, little enough for memory.
-SIZES = {"64 KiB": (64 * KIB, 4096), "1 MiB": (MIB, 640), "4 MiB": (4 * MIB, 256)}
+SIZES = {"64 KiB": (64 * KIB, 16384), "1 MiB": (MIB, 1024), "4 MiB": (4 * MIB, 512)}
 # Enough for every worker and buffer to be there before the clock runs.
 WARM = 128
 # Rounds in which kvpath's dumps are loaded again and compared; loads always are.
@@ -16,13 +16,14 @@ LAYERS = 32
 class Duel:
     """Rounds of one kind of work. `work` are the words that all contenders get."""
 
-    def __init__(self, bench, work, engines=None, ops=("dump", "load"), root=None, fio=False,
+    def __init__(self, bench, work, engines=None, ops=("dump", "load"), root=None, fio=0,
                  floor=None, mine=None):
         self.bench, self.work, self.ops = bench, work, ops
         self.root = root or bench.machine.root()
         self.names = [*FLOORS, *(engines or bench.engines)]
         self.floor, self.mine = floor or {}, mine or {}
         self.fio_root = None
+        # Its depth; 0: it has no turn.
         self.with_fio = fio
         self.runs = {(op, name): [] for op in ops for name in self.names + ["fio"]}
 
@@ -77,7 +78,8 @@ class Duel:
         if self.fio_root is None:
             return
         size, blocks = self.work["block_bytes"], self.work["blocks"]
-        self.runs[op, "fio"].append(self.bench.machine.fio(self.fio_root, op, size, blocks))
+        run = self.bench.machine.fio(self.fio_root, op, size, blocks, self.with_fio)
+        self.runs[op, "fio"].append(run)
 
     def figures(self, op, name, figure):
         """One figure of each round."""
@@ -93,11 +95,14 @@ class Duel:
         for op in self.ops:
             floor = self.better_floor(op)
             floors = self.figures(op, floor, gib_s)
+            floor_cpu = median(self.figures(op, floor, cpu_s_gib))
             for engine in engines or self.names[len(FLOORS):]:
                 values = self.figures(op, engine, gib_s)
                 ratio = paired(values, floors)
+                cpu = median(self.figures(op, engine, cpu_s_gib))
                 rows.append(Row(f"{op} {what}, {engine}", median(values), "GiB/s", ratio,
-                                f">= {limit} x {words} ({floor}: {median(floors):.3g} GiB/s)",
+                                f">= {limit} x {words} ({floor}: {median(floors):.3g} GiB/s; CPU "
+                                f"{cpu:.2g} s/GiB, floor {floor_cpu:.2g})",
                                 at_least(limit)(ratio), values, self.details(op, engine, what)))
         return rows
 
@@ -135,7 +140,7 @@ def direct(bench, what):
     """Whole blocks with O_DIRECT, queue full: throughput and CPU time."""
     size, blocks = SIZES[what]
     work = {"block_bytes": size, "blocks": blocks, "warm": WARM, "shape": "whole"}
-    duel = Duel(bench, work, fio=True).go(bench.rounds)
+    duel = Duel(bench, work, fio=32).go(bench.rounds)
     rows = duel.throughput_rows(f"{what} direct", 0.95)
     return rows + duel.cpu_rows(f"{what} direct", copy_cost(bench))
 
@@ -258,6 +263,11 @@ def threads(bench):
                  if engine == "psync" else "kernel workers included")
         rows.append(Row(f"threads, 4 backends busy, {engine}", value, "threads", value / limit,
                         f"<= {limit} ({words})", value <= limit, values))
+        for what, unit, figure in (("descriptors", "descriptors", lambda run: run["descriptors"]),
+                                   ("memory", "MiB", lambda run: run["resident_kib"] / 1024)):
+            values = [figure(run) for run in runs]
+            rows.append(Row(f"{what}, 4 backends busy, {engine}", max(values), unit, None,
+                            "none: reported", None, values))
     return rows
 
 
@@ -271,7 +281,8 @@ def sweep(bench):
                     "warm": 16, "shape": "whole", "task_blocks": group}
             floor = {"threads": min(depth, 32), "depth": depth}
             try:
-                duel = Duel(bench, work, floor=floor, mine={"queue": max(1, depth // group)})
+                mine = {"queue": max(1, depth // group)}
+                duel = Duel(bench, work, floor=floor, mine=mine, fio=depth)
                 duel.go(min(bench.rounds, 3))
             except (Failed, Unsupported) as problem:
                 bench.progress(f"sweep: {problem}")

@@ -126,7 +126,7 @@ impl AioEngine {
     ) -> Arc<AioEngine> {
         let (transfers, metadata) = (params.transfers, params.metadata);
         let limits = SubmitLimits { transfers, metadata, workers };
-        let buffers = Buffers::new(params.buffer_bytes, params.transfers);
+        let buffers = Buffers::new(params.buffer_bytes, params.transfers, params.file_bytes);
         let lane = Lane::new(Arc::clone(&buffers));
         let (transfers, metadata) = limits.workers(habits.kind());
         let bell = Arc::clone(&params.bell);

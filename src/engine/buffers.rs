@@ -12,12 +12,15 @@ use parking_lot::Mutex;
 
 use crate::posix::aligned::{AlignedBuffer, HUGE_PAGE_BYTES, PAGE_BYTES};
 
-/// The largest slot, and so the most bytes of one direct call.
-pub const SLOT_BYTES_MAX: usize = 1 << 20;
+/// The largest slot, and so the most bytes of one direct call: a huge page. A device answers large
+/// calls faster than several smaller ones.
+pub const SLOT_BYTES_MAX: usize = HUGE_PAGE_BYTES;
 /// A slot is not made smaller than this to have more of them, unless the bound itself is smaller.
 const SLOT_BYTES_SMALL: usize = 64 << 10;
 /// The smallest slot that is any use: a range that starts and ends inside a page fits.
 const SLOT_BYTES_MIN: usize = 2 * PAGE_BYTES;
+/// What a call asks for beside the bytes that are wanted: up to the alignment, and beyond the end.
+const AROUND_BYTES: usize = 2 * PAGE_BYTES;
 /// How many free slabs are kept when workers retire but others stay.
 const SLABS_KEPT: usize = 2;
 
@@ -75,12 +78,13 @@ pub enum Take {
 }
 
 impl Buffers {
-    /// Buffers of at most `bytes` bytes for `transfers` transfers at once. Where the bound is too
-    /// small for a large slot each, slots are smaller; where it is too small for that, there are
-    /// fewer (R1 `buffer_mb_max`).
+    /// Buffers of at most `bytes` bytes for `transfers` transfers at once of files of `file_bytes`
+    /// bytes: a slot holds a file and what a call may ask for around it, up to the largest slot.
+    /// Where the bound is too small for that, slots are smaller; where it is too small for those,
+    /// there are fewer (R1 `buffer_mb_max`).
     #[must_use]
-    pub fn new(bytes: u64, transfers: usize) -> Arc<Buffers> {
-        let (slot_bytes, slots_max) = slots(bytes, transfers);
+    pub fn new(bytes: u64, transfers: usize, file_bytes: u64) -> Arc<Buffers> {
+        let (slot_bytes, slots_max) = slots(bytes, transfers, file_bytes);
         Arc::new(Buffers {
             slot_bytes,
             slots_max,
@@ -215,9 +219,12 @@ impl Shelf {
 
 /// The length of a slot, and how many there are.
 #[must_use]
-pub fn slots(bytes: u64, transfers: usize) -> (usize, usize) {
+pub fn slots(bytes: u64, transfers: usize, file_bytes: u64) -> (usize, usize) {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    let share = (bytes / transfers.max(1)).clamp(SLOT_BYTES_SMALL, SLOT_BYTES_MAX);
+    let file = usize::try_from(file_bytes).unwrap_or(usize::MAX).min(SLOT_BYTES_MAX);
+    let file = (file + AROUND_BYTES).next_power_of_two().min(SLOT_BYTES_MAX);
+    let largest = file.max(SLOT_BYTES_SMALL);
+    let share = (bytes / transfers.max(1)).clamp(SLOT_BYTES_SMALL, largest);
     let slot_bytes = floor_power(share.min(bytes).max(SLOT_BYTES_MIN));
     (slot_bytes, (bytes / slot_bytes).max(1))
 }
@@ -290,8 +297,9 @@ mod tests {
 
     #[test]
     fn the_bound_and_the_number_of_transfers_give_the_slot() {
-        let slot = |bytes, transfers| Buffers::new(bytes, transfers).slot_bytes();
-        assert_eq!(slot(256 << 20, 128), 1 << 20);
+        let slot = |bytes, transfers| Buffers::new(bytes, transfers, 8 << 20).slot_bytes();
+        assert_eq!(slot(256 << 20, 128), 2 << 20);
+        assert_eq!(slot(1 << 40, 128), 2 << 20);
         assert_eq!(slot(16 << 20, 128), 128 << 10);
         assert_eq!(slot(1 << 20, 128), 64 << 10);
         assert_eq!(slot(16 << 10, 128), 16 << 10);
@@ -300,8 +308,20 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_is_no_larger_than_its_files_need() {
+        let slot = |file_bytes| Buffers::new(1 << 30, 128, file_bytes).slot_bytes();
+        assert_eq!(slot(0), 64 << 10);
+        assert_eq!(slot(32 << 10), 64 << 10);
+        assert_eq!(slot(64 << 10), 128 << 10);
+        assert_eq!(slot((128 << 10) - 8192), 128 << 10);
+        assert_eq!(slot(1 << 20), 2 << 20);
+        assert_eq!(slot(4 << 20), 2 << 20);
+        assert_eq!(slot(u64::MAX), 2 << 20);
+    }
+
+    #[test]
     fn the_bound_holds_and_a_returned_slot_is_the_next_one_given() {
-        let buffers = Buffers::new(5 << 20, 5);
+        let buffers = Buffers::new(5 << 20, 5, 1 << 19);
         let mut held: Vec<Buffer> = (0..5).map(|_| got(&buffers)).collect();
         assert!(!buffers.available());
         assert!(matches!(buffers.take(), Take::Exhausted));
@@ -319,7 +339,7 @@ mod tests {
 
     #[test]
     fn only_whole_free_slabs_beyond_the_cache_go_back() {
-        let buffers = Buffers::new(64 << 20, 64);
+        let buffers = Buffers::new(64 << 20, 64, 1 << 19);
         let mut held: Vec<Buffer> = (0..10).map(|_| got(&buffers)).collect();
         held.truncate(1);
         assert_eq!(buffers.mapped_bytes(), 10 << 20);

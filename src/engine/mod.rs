@@ -328,12 +328,9 @@ impl EngineKind {
 
     /// How many transfers find a buffer of a lane that has these, whatever each of them takes.
     #[must_use]
-    pub fn buffered(self, buffer_bytes: u64, transfers: usize) -> usize {
-        let slots = buffers::slots(buffer_bytes, transfers).1;
-        match self {
-            EngineKind::Psync | EngineKind::IoUring => slots,
-            EngineKind::Aio => aio::buffered(slots),
-        }
+    pub fn buffered(self, buffer_bytes: u64, transfers: usize, file_bytes: u64) -> usize {
+        let slots = buffers::slots(buffer_bytes, transfers, file_bytes).1;
+        if self == EngineKind::Aio { aio::buffered(slots) } else { slots }
     }
 }
 
@@ -395,6 +392,8 @@ pub struct EngineParams {
     pub metadata: usize,
     /// Most bytes of buffers that the engine may own, those of abandoned ops included.
     pub buffer_bytes: u64,
+    /// The length of the files that it transfers (R1 `block_size`).
+    pub file_bytes: u64,
     /// Rings the supervisor.
     pub bell: Bell,
 }

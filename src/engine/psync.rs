@@ -70,7 +70,7 @@ impl PsyncEngine {
     /// An engine without threads; the first [`Engine::wake`] asks for them.
     #[must_use]
     pub fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<PsyncEngine> {
-        let buffers = Buffers::new(params.buffer_bytes, params.transfers);
+        let buffers = Buffers::new(params.buffer_bytes, params.transfers, params.file_bytes);
         let lane = Lane::new(Arc::clone(&buffers));
         let most = Arc::new(Most::new(&params));
         let learner = Arc::clone(&most);

@@ -14,6 +14,7 @@
 
 mod habit;
 mod handover;
+mod landing;
 mod lane;
 mod ledger;
 mod names;

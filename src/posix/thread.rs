@@ -39,6 +39,27 @@ pub fn cpu_time() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// What the scheduler is asked to give the calling thread at a time.
+const SLICE_NS: u64 = 100_000;
+
+/// Asks the scheduler to run the calling thread soon after it wakes, in return for running shortly
+/// at a time: for one that feeds a device, between whose answers it has little to do. Kernels
+/// before 6.12 take no notice. Where a policy was chosen for the process it stays as it is.
+pub fn be_prompt() {
+    let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0);
+    // SAFETY: plain numbers, for which zero is a value.
+    let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct is ours to write during the call, and `size` is its length.
+    let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, size, 0) };
+    if told != 0 || i32::try_from(wish.sched_policy) != Ok(libc::SCHED_OTHER) {
+        return;
+    }
+    wish.size = size;
+    wish.sched_runtime = SLICE_NS;
+    // SAFETY: the struct lives during the call.
+    let _refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,5 +82,44 @@ mod tests {
             assert!(unblockable || mask.contains(signal), "{signal}");
         }
         assert_eq!(SigSet::thread_get_mask().unwrap(), before);
+    }
+
+    /// Policy, and what is told of the slice.
+    fn schedule() -> (u32, u64) {
+        let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap();
+        // SAFETY: plain numbers, for which zero is a value.
+        let mut is: libc::sched_attr = unsafe { std::mem::zeroed() };
+        // SAFETY: the struct is ours to write during the call, and `size` is its length.
+        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut is, size, 0) };
+        assert_eq!(told, 0);
+        (is.sched_policy, is.sched_runtime)
+    }
+
+    #[test]
+    fn a_prompt_thread_has_short_slices_and_keeps_a_policy_that_was_chosen() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let other = tell.clone();
+        let thread = spawn("prompt", 256 << 10, move || {
+            be_prompt();
+            other.send(schedule()).unwrap();
+        });
+        thread.unwrap().join().unwrap();
+        let (policy, slice) = told.recv().unwrap();
+        assert_eq!(i32::try_from(policy), Ok(libc::SCHED_OTHER));
+        // A kernel that knows no slices tells none.
+        assert!([0, SLICE_NS].contains(&slice), "{slice}");
+        let thread = spawn("batch", 256 << 10, move || {
+            let none = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the struct lives during the call.
+            let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const none) };
+            assert_eq!(status, 0);
+            tell.send(schedule()).unwrap();
+            be_prompt();
+            tell.send(schedule()).unwrap();
+        });
+        thread.unwrap().join().unwrap();
+        let before = told.recv().unwrap();
+        assert_eq!(i32::try_from(before.0), Ok(libc::SCHED_BATCH));
+        assert_eq!(told.recv().unwrap(), before);
     }
 }

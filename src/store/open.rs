@@ -271,11 +271,12 @@ fn share(
     });
     let n = u64::try_from(config.backends.len()).unwrap_or(1);
     let buffer_bytes = (config.buffer_mb_max << 20) / n;
+    let file_bytes = config.shape.map_or(0, |shape| shape.block_bytes);
     let slots = Slots {
         transfers: config.trans_concurrency,
         lookups: config.lookup_concurrency,
         idle: idle_slots(config),
-        buffered: kind.buffered(buffer_bytes, config.trans_concurrency),
+        buffered: kind.buffered(buffer_bytes, config.trans_concurrency, file_bytes),
     };
     let mut core = Core::new(
         Rules::new(config),
@@ -300,6 +301,7 @@ fn share(
             transfers: config.trans_concurrency,
             metadata: slots.metadata(),
             buffer_bytes,
+            file_bytes,
             bell: Arc::new(move || alarm.ring()),
         };
         let source = LaneSource::new(Arc::downgrade(&shared), index, kind);

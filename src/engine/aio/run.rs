@@ -14,7 +14,7 @@ use crate::engine::{Op, OpKind, Outcome, Transfer};
 use crate::error::Failure;
 
 /// The most slots of one transfer: more only makes the pieces larger.
-pub(super) const SLOTS_MAX: usize = 4;
+pub(super) const SLOTS_MAX: usize = 2;
 
 /// How the opening of a transfer went.
 enum Opened {

@@ -156,6 +156,7 @@ impl Rig {
             transfers: limits.transfers,
             metadata: limits.metadata,
             buffer_bytes: limits.buffer_bytes,
+            file_bytes: 512 << 10,
             // After the supervisor has ended nobody listens, and nothing is lost.
             bell: Arc::new(move || {
                 let _nobody = ring.send(true);

@@ -86,7 +86,7 @@ pub(super) struct Lane {
 
 impl Lane {
     pub(super) fn new(params: EngineParams, source: Arc<dyn Source>) -> Arc<Lane> {
-        let buffers = Buffers::new(params.buffer_bytes, params.transfers);
+        let buffers = Buffers::new(params.buffer_bytes, params.transfers, params.file_bytes);
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Arc::new(Lane {
             ledger: Ledger::new(params.transfers, params.metadata),

@@ -4,8 +4,6 @@
 //! What a chain cannot do is found out at its end, and the op is run again by a worker of the pool:
 //! a short read, another kind of file, an alignment that must be asked for, a local shortage.
 
-use std::sync::Arc;
-
 use io_uring::{opcode, squeue, types};
 
 use super::table::{Ending, File, Id, Job, Part};
@@ -59,7 +57,7 @@ fn expected(transfer: &Transfer, start: u64, span: usize) -> u64 {
 }
 
 /// The piece is the transfer's last.
-fn is_last(transfer: &Transfer, piece: &Piece) -> bool {
+pub(super) fn is_last(transfer: &Transfer, piece: &Piece) -> bool {
     piece.at + piece.bytes as u64 == transfer.memory.bytes()
 }
 
@@ -133,7 +131,7 @@ impl Worker {
     }
 
     /// The chain of the next piece, opening and closing included where it is the first or last.
-    fn next_piece(&mut self, id: Id) {
+    pub(super) fn next_piece(&mut self, id: Id) {
         let small = self.pressure.high();
         let Some(job) = self.table.get(id) else { return };
         let OpKind::Read(transfer) = &job.op.kind else { return };
@@ -242,32 +240,8 @@ impl Worker {
             Verdict::Fail(failure) => self.end(id, Ending::Report(Err(failure))),
             Verdict::HandOver(tried) => self.end(id, Ending::HandOver(tried)),
             Verdict::There if job.inside => self.end(id, Ending::Report(Ok(Done::Unit))),
-            Verdict::There => self.deliver(id),
+            Verdict::There => self.landed(id),
         }
-    }
-
-    /// Copies the piece to the caller, unless the op was given up (R30), and goes on.
-    fn deliver(&mut self, id: Id) {
-        let Some(job) = self.table.get(id) else { return };
-        let (Some(piece), Some(buffer)) = (job.piece, job.buffer.as_mut()) else { return };
-        let OpKind::Read(transfer) = &job.op.kind else { return };
-        let last = is_last(transfer, &piece);
-        let gate = Arc::clone(&job.op.gate);
-        if !gate.enter() {
-            return self.end(id, Ending::Report(Err(given_up(Step::Read))));
-        }
-        let from = &buffer.bytes_mut()[piece.skip..piece.skip + piece.bytes];
-        // SAFETY: inside the gate; `from` is the lane's own memory.
-        unsafe { transfer.memory.copy_in(piece.at, from) };
-        // A revoke during the last piece finds the whole range delivered: that is reported.
-        if !gate.leave() && !last {
-            return self.end(id, Ending::Report(Err(given_up(Step::Read))));
-        }
-        job.at = piece.at + piece.bytes as u64;
-        if last {
-            return self.end(id, Ending::Report(Ok(Done::Unit)));
-        }
-        self.next_piece(id);
     }
 
     /// The file of a read into borrowed memory is open, or is not.

@@ -161,6 +161,11 @@ impl Ring {
         debug_assert!(pushed.is_ok(), "there was room");
     }
 
+    /// Something waits to be handed over.
+    pub(super) fn has_queued(&mut self) -> bool {
+        !self.uring.submission().is_empty()
+    }
+
     /// Hands over what is queued, and waits. An interrupted wait returns early, as does one that
     /// the kernel refuses because it must be harvested first.
     pub(super) fn enter(&mut self, wait: Wait) {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use io_uring::squeue;
 
 use super::handover::Baggage;
+use super::landing::Landed;
 use super::lane::Lane;
 use super::ledger::Kind;
 use super::pressure::Pressure;
@@ -22,7 +23,7 @@ use crate::engine::psync::Tried;
 use crate::engine::{OpKind, Outcome};
 use crate::error::{Cause, Failure, Step};
 use crate::log::{self, Level};
-use crate::posix::eventfd;
+use crate::posix::{eventfd, thread};
 
 /// The most submissions of one chain.
 pub(super) const CHAIN_MAX: usize = 6;
@@ -50,6 +51,8 @@ pub(super) struct Worker {
     /// The chain that is being made.
     chain: Vec<(Part, squeue::Entry, bool)>,
     harvested: Vec<Completion>,
+    /// Pieces of reads that are there and are copied once the thread has asked for more.
+    pub(super) landed: Vec<Landed>,
     /// The watch on the event has ended and is to be renewed.
     unwatched: bool,
     /// More may be pulled than was.
@@ -84,6 +87,7 @@ fn prepare(lane: &Lane) -> Result<(Ring, Arc<OwnedFd>), Refusal> {
 }
 
 fn run(lane: Arc<Lane>, number: usize, ring: Ring, event: Arc<OwnedFd>) {
+    thread::be_prompt();
     lane.buffers.keep_slabs();
     lane.take_seat(number, Arc::clone(&event));
     let table = Table::new(ring.files());
@@ -97,6 +101,7 @@ fn run(lane: Arc<Lane>, number: usize, ring: Ring, event: Arc<OwnedFd>) {
         spare: None,
         chain: Vec::new(),
         harvested: Vec::new(),
+        landed: Vec::new(),
         unwatched: true,
         more: false,
     };
@@ -221,6 +226,7 @@ impl Worker {
             }
         }
         self.harvested = harvested;
+        self.deliver_all();
         any
     }
 

@@ -23,6 +23,7 @@ fn lane() -> Arc<Lane> {
         transfers: 4,
         metadata: 2,
         buffer_bytes: 1 << 20,
+        file_bytes: 1 << 20,
         bell: Arc::new(|| {}),
     };
     Lane::new(params, Arc::new(Empty))
