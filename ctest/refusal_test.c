@@ -5,8 +5,12 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -120,4 +124,100 @@ CASE(without_room_for_any_context_blocks_are_moved_all_the_same)
 {
     refuse(SYS_io_setup, 1, EAGAIN);
     moves_blocks(json("aio"));
+}
+
+/* Calls of which some are refused, by a thread of the test that the kernel asks about each. */
+static struct {
+    int listener;
+    sem_t listening;
+    _Atomic int refusal;
+    atomic_uint asked, refused, allowed;
+} some;
+
+/* Of so many calls one is refused. */
+enum { EVERY = 3 };
+
+static void *judge(void *unused)
+{
+    while (sem_wait(&some.listening) != 0) continue;
+    for (;;) {
+        struct seccomp_notif call = {0};
+        if (ioctl(some.listener, SECCOMP_IOCTL_NOTIF_RECV, &call) != 0) {
+            if (errno == EINTR || errno == ENOENT) continue;
+            return unused;
+        }
+        bool refuses = atomic_fetch_add(&some.asked, 1) % EVERY == EVERY - 1;
+        struct seccomp_notif_resp answer = {.id = call.id};
+        if (refuses)
+            answer.error = -atomic_load(&some.refusal);
+        else
+            answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+        /* Fails where the caller was interrupted: it calls again, and that is asked about. */
+        if (ioctl(some.listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0)
+            atomic_fetch_add(refuses ? &some.refused : &some.allowed, 1);
+    }
+}
+
+/* From here on, some calls of `number` are refused, by this thread and those that it makes. */
+static void refuse_some(unsigned number)
+{
+    struct sock_filter rules[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof rules / sizeof rules[0], rules};
+    pthread_t thread;
+    CHECK_EQ(sem_init(&some.listening, 0, 0), 0);
+    CHECK_EQ(pthread_create(&thread, NULL, judge, NULL), 0);
+    CHECK_EQ(pthread_detach(thread), 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) SKIP("no seccomp filters here");
+    some.listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                 SECCOMP_FILTER_FLAG_NEW_LISTENER, &program);
+    if (some.listener < 0) SKIP("no seccomp listeners here: %s", strerror(errno));
+    CHECK_EQ(sem_post(&some.listening), 0);
+}
+
+/* Whatever a submission is refused with, each block is moved, once, and the path is not blamed.
+ * Returns how many calls were let through. */
+static unsigned moves_in_spite_of(const char *configuration, int refusal)
+{
+    atomic_store(&some.refusal, refusal);
+    unsigned refused = atomic_load(&some.refused), allowed = atomic_load(&some.allowed);
+    kvpath_store_t store = open_store(configuration);
+    batch_t *blocks = batch(shape, 1000 * (uint64_t)refusal, BLOCKS, 0);
+    dump_batch(store, blocks);
+    load_batch(store, blocks);
+    CHECK(atomic_load(&some.refused) > refused);
+    kvpath_stats_t stats = stats_of(store);
+    CHECK_EQ(stats.loaded_shards, BLOCKS);
+    CHECK_EQ(stats.dumped_shards, BLOCKS);
+    CHECK_EQ(stats.retries + stats.failovers + stats.timeouts, 0);
+    CHECK_EQ(stats.in_flight + stats.abandoned + stats.queued_shards, 0);
+    CHECK_OK(kvpath_close(store));
+    return atomic_load(&some.allowed) - allowed;
+}
+
+CASE(aio_submissions_that_are_refused_for_now_are_made_once_more)
+{
+    if (!direct_works(temp_dir())) SKIP("no O_DIRECT here, and AIO is for nothing else");
+    const char *configuration = json("aio");
+    refuse_some(SYS_io_submit);
+    static const int refusals[] = {EAGAIN, EINTR, ENOMEM};
+    for (size_t at = 0; at < sizeof refusals / sizeof refusals[0]; at++) {
+        /* One for each block and way; what a worker did before the lane knew its files has none. */
+        unsigned allowed = moves_in_spite_of(configuration, refusals[at]);
+        CHECK(allowed >= BLOCKS && allowed <= 2 * BLOCKS);
+    }
+}
+
+CASE(entries_of_a_ring_that_are_refused_for_now_are_made_once_more)
+{
+    const char *configuration = json("io_uring");
+    refuse_some(SYS_io_uring_enter);
+    /* EBUSY: completions have no room until some are taken. */
+    static const int refusals[] = {EAGAIN, EINTR, EBUSY};
+    for (size_t at = 0; at < sizeof refusals / sizeof refusals[0]; at++)
+        moves_in_spite_of(configuration, refusals[at]);
 }

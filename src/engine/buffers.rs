@@ -21,6 +21,9 @@ const SLOT_BYTES_SMALL: usize = 64 << 10;
 const SLOT_BYTES_MIN: usize = 2 * PAGE_BYTES;
 /// What a call asks for beside the bytes that are wanted: up to the alignment, and beyond the end.
 const AROUND_BYTES: usize = 2 * PAGE_BYTES;
+/// Slots are made smaller so that there are this many for each transfer: those that hang with their
+/// ops are charged, and others go on meanwhile (R36).
+const SPARE: usize = 2;
 /// How many free slabs are kept when workers retire but others stay.
 const SLABS_KEPT: usize = 2;
 
@@ -224,7 +227,7 @@ pub fn slots(bytes: u64, transfers: usize, file_bytes: u64) -> (usize, usize) {
     let file = usize::try_from(file_bytes).unwrap_or(usize::MAX).min(SLOT_BYTES_MAX);
     let file = (file + AROUND_BYTES).next_power_of_two().min(SLOT_BYTES_MAX);
     let largest = file.max(SLOT_BYTES_SMALL);
-    let share = (bytes / transfers.max(1)).clamp(SLOT_BYTES_SMALL, largest);
+    let share = (bytes / transfers.max(1) / SPARE).clamp(SLOT_BYTES_SMALL, largest);
     let slot_bytes = floor_power(share.min(bytes).max(SLOT_BYTES_MIN));
     (slot_bytes, (bytes / slot_bytes).max(1))
 }
@@ -298,13 +301,13 @@ mod tests {
     #[test]
     fn the_bound_and_the_number_of_transfers_give_the_slot() {
         let slot = |bytes, transfers| Buffers::new(bytes, transfers, 8 << 20).slot_bytes();
-        assert_eq!(slot(256 << 20, 128), 2 << 20);
-        assert_eq!(slot(1 << 40, 128), 2 << 20);
-        assert_eq!(slot(16 << 20, 128), 128 << 10);
+        assert_eq!(slot(512 << 20, 128), 2 << 20);
+        assert_eq!(slot(256 << 20, 128), 1 << 20);
+        assert_eq!(slot(32 << 20, 128), 128 << 10);
         assert_eq!(slot(1 << 20, 128), 64 << 10);
         assert_eq!(slot(16 << 10, 128), 16 << 10);
         assert_eq!(slot(0, 128), SLOT_BYTES_MIN);
-        assert_eq!(slot(3 << 20, 4), 512 << 10);
+        assert_eq!(slot(6 << 20, 4), 512 << 10);
     }
 
     #[test]
@@ -321,7 +324,7 @@ mod tests {
 
     #[test]
     fn the_bound_holds_and_a_returned_slot_is_the_next_one_given() {
-        let buffers = Buffers::new(5 << 20, 5, 1 << 19);
+        let buffers = Buffers::new(5 << 20, 2, 1 << 19);
         let mut held: Vec<Buffer> = (0..5).map(|_| got(&buffers)).collect();
         assert!(!buffers.available());
         assert!(matches!(buffers.take(), Take::Exhausted));
@@ -339,7 +342,7 @@ mod tests {
 
     #[test]
     fn only_whole_free_slabs_beyond_the_cache_go_back() {
-        let buffers = Buffers::new(64 << 20, 64, 1 << 19);
+        let buffers = Buffers::new(64 << 20, 32, 1 << 19);
         let mut held: Vec<Buffer> = (0..10).map(|_| got(&buffers)).collect();
         held.truncate(1);
         assert_eq!(buffers.mapped_bytes(), 10 << 20);

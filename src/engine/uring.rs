@@ -7,10 +7,11 @@
 //! made by the ring's thread, inside the gate (R30).
 //!
 //! `seat.rs` whether a ring's thread sleeps · `ledger.rs` who is in flight · `lane.rs` what rings
-//! and pool share · `worker.rs` the thread of a ring · `pull.rs` what it takes on · `read.rs`,
-//! `write.rs`, `names.rs` the chains · `table.rs` ops by slot and generation · `habit.rs` what may
-//! begin on a ring's thread ·
-//! `ring.rs` the ring itself · `handover.rs` what the pool sees · `refusal.rs` why there is none.
+//! and pool share · `worker.rs` the thread of a ring · `pull.rs` what it takes on ·
+//! `pressure.rs` whether it is too much for one · `read.rs`, `write.rs`, `names.rs` the chains ·
+//! `landing.rs` what was read, on its way to the caller · `table.rs` ops by slot and generation ·
+//! `habit.rs` what may begin on a ring's thread · `ring.rs` the ring itself · `handover.rs` what
+//! the pool sees · `refusal.rs` why there is none.
 
 mod habit;
 mod handover;

@@ -103,6 +103,8 @@ impl Hung {
 mod tests {
     use super::*;
     use crate::clock::Time;
+    use crate::config::limits::BUFFER_MB;
+    use crate::engine::EngineKind;
     use crate::health::state::{BackendHealth, HealthParams, Setting};
     use crate::health::window::Rule;
 
@@ -120,6 +122,22 @@ mod tests {
             health.set(Setting::Auto, now);
             epoch
         })
+    }
+
+    #[test]
+    fn r36_all_that_is_in_flight_by_default_may_hang_and_leaves_buffers() {
+        let [first, ..] = epochs();
+        for n in 1..=4 {
+            for file_bytes in [64 << 10, 1 << 20, 64 << 20] {
+                for kind in [EngineKind::Psync, EngineKind::Aio, EngineKind::IoUring] {
+                    let buffered = kind.buffered((BUFFER_MB << 20) / n, 128, file_bytes);
+                    let limits = Limits { transfers: 128, operations: 1000, buffered };
+                    let mut hung = Hung::default();
+                    (0..128).for_each(|_| hung.add(true, first));
+                    assert_eq!(hung.clog(&limits), None, "{kind:?} {n} {file_bytes} {buffered}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -194,16 +194,15 @@ impl Ring {
         }
     }
 
-    /// Whether the ring may be entered at all: a filter may allow making it and forbid this.
+    /// Whether the ring may be entered at all: a filter may allow making it and forbid this. What
+    /// is refused for now says that it may.
     pub(super) fn try_enter(&mut self) -> Result<(), Refusal> {
-        match self.enter_raw() {
-            Ok(_) => Ok(()),
-            Err(error) => Err(Refusal {
-                call: "io_uring_enter",
-                errno: error.raw_os_error().unwrap_or(libc::EINVAL),
-                asked: "nothing".into(),
-            }),
+        let Err(error) = self.enter_raw() else { return Ok(()) };
+        let errno = error.raw_os_error().unwrap_or(libc::EINVAL);
+        if matches!(errno, libc::EAGAIN | libc::EBUSY | libc::EINTR) {
+            return Ok(());
         }
+        Err(Refusal { call: "io_uring_enter", errno, asked: "nothing".into() })
     }
 
     fn enter_raw(&mut self) -> Result<usize, Error> {
