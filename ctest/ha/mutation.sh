@@ -283,8 +283,8 @@ mutant engine/psync/read.rs aio:isolation.a_late_read_does_not_touch_the_callers
 mutant engine/aio/run.rs aio:again.a_hang_in_borrowed_memory_leaves_other_limits_alone \
     '/^fn enter/,/^}/s/if !job\.op\.gate\.enter() {/if false {/' \
     'AIO gives borrowed memory back while the kernel has it'
-mutant engine/uring/read.rs io_uring:isolation.a_late_read_does_not_touch_the_callers_memory \
-    '/fn deliver/,/^    }/s/if !gate\.enter() {/if false {/' \
+mutant engine/uring/landing.rs io_uring:isolation.a_late_read_does_not_touch_the_callers_memory \
+    '/fn deliver(/,/^    }/s/if !gate\.enter() {/if false {/' \
     'a late read of the ring writes into the caller'
 mutant engine/uring/read.rs io_uring:isolation.a_late_open_uses_no_borrowed_memory \
     '/fn borrowed_open/,/^    }/s/if !job\.op\.gate\.enter() {/if false {/' \
