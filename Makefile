@@ -99,6 +99,7 @@ glusterfs:
 	    ctest/glusterfs.sh $(BUILD) $(PARTS)
 
 filesystems: bench-build
+	@scripts/setup.sh filesystems
 	ctest/filesystems.sh $(BENCH_BUILD)/kvbench $(CASES)
 
 # Every order in which threads can meet, up to so many preemptions, at the places where they share

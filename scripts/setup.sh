@@ -21,15 +21,16 @@ need make build-essential
 need nm binutils
 need cmake cmake
 need pkg-config pkg-config
-# Building and `demo` need no more; `demo-hang` mounts, `wheel` packs, `glusterfs` serves. The tests
-# mount file systems of their own and of others, check JSON against schemas, compare the ABI, and
+# Building and `demo` need no more; `demo-hang` mounts, `wheel` packs, `glusterfs` serves,
+# `filesystems` makes them. The tests mount file systems of their own and of others, check JSON against schemas, compare the ABI, and
 # try the package.
-mounts=no packs=no gluster=no for_tests=no
+mounts=no packs=no gluster=no makes=no for_tests=no
 case "${1:-}" in
 demo) ;;
 demo-hang) mounts=yes ;;
 wheel) packs=yes ;;
 glusterfs) gluster=yes ;;
+filesystems) makes=yes ;;
 *) mounts=yes packs=yes for_tests=yes ;;
 esac
 if [ "$mounts" = yes ]; then
@@ -42,6 +43,14 @@ if [ "$gluster" = yes ]; then
     need glusterfs glusterfs-client
     need unshare util-linux
     need ip iproute2
+fi
+if [ "$makes" = yes ]; then
+    PATH="$PATH:/usr/sbin:/sbin"
+    need mkfs.ext4 e2fsprogs
+    need mkfs.xfs xfsprogs
+    need mkfs.btrfs btrfs-progs
+    need losetup mount
+    need unshare util-linux
 fi
 if [ "$packs" = yes ]; then
     # What the package takes from PyPI goes into virtual environments.
