@@ -22,8 +22,8 @@ need nm binutils
 need cmake cmake
 need pkg-config pkg-config
 # Building and `demo` need no more; `demo-hang` mounts, `wheel` packs, `glusterfs` serves,
-# `filesystems` makes them. The tests mount file systems of their own and of others, check JSON against schemas, compare the ABI, and
-# try the package.
+# `filesystems` makes them. The tests mount file systems of their own and of others, check JSON
+# against schemas, compare the ABI, and try the package.
 mounts=no packs=no gluster=no makes=no for_tests=no
 case "${1:-}" in
 demo) ;;

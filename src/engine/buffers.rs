@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::engine::psync::plan::CACHED_PIECE_BYTES;
 use crate::posix::aligned::{AlignedBuffer, HUGE_PAGE_BYTES, PAGE_BYTES};
 
 /// The largest slot, and so the most bytes of one direct call: a huge page. A device answers large
@@ -21,6 +22,8 @@ const SLOT_BYTES_SMALL: usize = 64 << 10;
 const SLOT_BYTES_MIN: usize = 2 * PAGE_BYTES;
 /// What a call asks for beside the bytes that are wanted: up to the alignment, and beyond the end.
 const AROUND_BYTES: usize = 2 * PAGE_BYTES;
+/// The most of a file that a slot is to hold where all I/O is buffered: one call moves no more.
+pub const BUFFERED_FILE_BYTES: u64 = (CACHED_PIECE_BYTES - AROUND_BYTES) as u64;
 /// Slots are made smaller so that there are this many for each transfer: those that hang with their
 /// ops are charged, and others go on meanwhile (R36).
 const SPARE: usize = 2;
@@ -320,6 +323,7 @@ mod tests {
         assert_eq!(slot(1 << 20), 2 << 20);
         assert_eq!(slot(4 << 20), 2 << 20);
         assert_eq!(slot(u64::MAX), 2 << 20);
+        assert_eq!(slot(BUFFERED_FILE_BYTES), CACHED_PIECE_BYTES);
     }
 
     #[test]

@@ -392,7 +392,7 @@ pub struct EngineParams {
     pub metadata: usize,
     /// Most bytes of buffers that the engine may own, those of abandoned ops included.
     pub buffer_bytes: u64,
-    /// The length of the files that it transfers (R1 `block_size`).
+    /// As much of a file (R1 `block_size`) as a buffer is to hold.
     pub file_bytes: u64,
     /// Rings the supervisor.
     pub bell: Bell,

@@ -19,7 +19,7 @@ use crate::clock::{Clock, Time};
 use crate::config::{Config, StartupPolicy};
 use crate::engine::aio::Workers;
 use crate::engine::select::{self, Choice, Wish};
-use crate::engine::{Engine, EngineKind, EngineParams, Source, host};
+use crate::engine::{Engine, EngineKind, EngineParams, Source, buffers, host};
 use crate::error::{Error, Status};
 use crate::health::breaker::{BreakerParams, BreakerThread};
 use crate::health::executor::{Executor, Unfinished};
@@ -271,7 +271,8 @@ fn share(
     });
     let n = u64::try_from(config.backends.len()).unwrap_or(1);
     let buffer_bytes = (config.buffer_mb_max << 20) / n;
-    let file_bytes = config.shape.map_or(0, |shape| shape.block_bytes);
+    let most = if config.io_direct { u64::MAX } else { buffers::BUFFERED_FILE_BYTES };
+    let file_bytes = config.shape.map_or(0, |shape| shape.block_bytes).min(most);
     let slots = Slots {
         transfers: config.trans_concurrency,
         lookups: config.lookup_concurrency,
