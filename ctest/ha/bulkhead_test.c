@@ -155,15 +155,22 @@ CASE(a_path_comes_back_while_what_hung_there_stays)
  * so: transfers would only wait there. */
 CASE(a_path_without_buffers_stays_out)
 {
+    static const shape_t large = {8 << 20, 8 << 20, 8 << 20};
     rig_t rig;
-    rig_start(&rig, 2, (options_t){.shape = whole, .timeout_ms = 4000, .window = 2, .threshold = 1,
+    rig_start(&rig, 2, (options_t){.shape = large, .timeout_ms = 4000, .window = 2, .threshold = 1,
                                    .interval_s = 0.5, .probe_timeout_s = 0.4,
                                    .extra = ", \"posix_data_trans_concurrency\": 1, "
                                             "\"buffer_mb_max\": 1"});
-    batch_t *block = block_on(&rig, 0, 0);
+    /* Half a MiB for each path: a buffer for its one transfer, and one for the next. */
+    batch_t *block = block_on(&rig, 0, 0), *other = block_on(&rig, 0, 1);
     dump_batch(rig.store, block);
+    dump_batch(rig.store, other);
     fault(&rig, 0, "read %s always hang", file_of(block));
+    fault(&rig, 0, "read %s always hang", file_of(other));
     load_right(&rig, block);
+    wait_state(&rig, 0, KVPATH_BACKEND_AVAILABLE);
+    CHECK_EQ(log_count("KV2007"), 0);
+    load_right(&rig, other);
     heal(&rig, 0);
     wait_log("KV2007");
     wait_probes(&rig, 0, health_of(&rig, 0).probes + 4);
