@@ -14,17 +14,17 @@ LAYERS = 32
 
 
 class Duel:
-    """Rounds of one kind of work. `work` are the words that all contenders get."""
+    """Rounds of one kind of work. `work` are the words that all contenders get; without a
+    `fio_depth` fio has no turn."""
 
-    def __init__(self, bench, work, engines=None, ops=("dump", "load"), root=None, fio=0,
+    def __init__(self, bench, work, engines=None, ops=("dump", "load"), root=None, fio_depth=0,
                  floor=None, mine=None):
         self.bench, self.work, self.ops = bench, work, ops
         self.root = root or bench.machine.root()
         self.names = [*FLOORS, *(engines or bench.engines)]
         self.floor, self.mine = floor or {}, mine or {}
         self.fio_root = None
-        # Its depth; 0: it has no turn.
-        self.with_fio = fio
+        self.fio_depth = fio_depth
         self.runs = {(op, name): [] for op in ops for name in self.names + ["fio"]}
 
     def words(self, name):
@@ -46,7 +46,7 @@ class Duel:
         """Everybody dumps, then everybody loads the same files."""
         machine = self.bench.machine
         settle()
-        if self.with_fio:
+        if self.fio_depth:
             self.fio_root = self.root.parent / "fio" / str(machine.ids())
         if "dump" in self.ops:
             for name in order:
@@ -78,7 +78,7 @@ class Duel:
         if self.fio_root is None:
             return
         size, blocks = self.work["block_bytes"], self.work["blocks"]
-        run = self.bench.machine.fio(self.fio_root, op, size, blocks, self.with_fio)
+        run = self.bench.machine.fio(self.fio_root, op, size, blocks, self.fio_depth)
         self.runs[op, "fio"].append(run)
 
     def figures(self, op, name, figure):
@@ -109,7 +109,7 @@ class Duel:
     def details(self, op, engine, what):
         """For the charts."""
         everybody = {name: self.figures(op, name, gib_s) for name in self.names}
-        if self.with_fio:
+        if self.fio_depth:
             everybody["fio"] = [run["gib_s"] for run in self.runs[op, "fio"]]
         return {"kind": "throughput", "op": op, "what": what, "engine": engine,
                 "everybody": everybody, "size": self.work["block_bytes"]}
@@ -140,7 +140,7 @@ def direct(bench, what):
     """Whole blocks with O_DIRECT, queue full: throughput and CPU time."""
     size, blocks = SIZES[what]
     work = {"block_bytes": size, "blocks": blocks, "warm": WARM, "shape": "whole"}
-    duel = Duel(bench, work, fio=32).go(bench.rounds)
+    duel = Duel(bench, work, fio_depth=32).go(bench.rounds)
     rows = duel.throughput_rows(f"{what} direct", 0.95)
     return rows + duel.cpu_rows(f"{what} direct", copy_cost(bench))
 
@@ -282,7 +282,7 @@ def sweep(bench):
             floor = {"threads": min(depth, 32), "depth": depth}
             try:
                 mine = {"queue": max(1, depth // group)}
-                duel = Duel(bench, work, floor=floor, mine=mine, fio=depth)
+                duel = Duel(bench, work, floor=floor, mine=mine, fio_depth=depth)
                 duel.go(min(bench.rounds, 3))
             except (Failed, Unsupported) as problem:
                 bench.progress(f"sweep: {problem}")

@@ -46,18 +46,23 @@ const SLICE_NS: u64 = 100_000;
 /// at a time: for one that feeds a device, between whose answers it has little to do. Kernels
 /// before 6.12 take no notice. Where a policy was chosen for the process it stays as it is.
 pub fn be_prompt() {
-    let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap_or(0);
-    // SAFETY: plain numbers, for which zero is a value.
-    let mut wish: libc::sched_attr = unsafe { std::mem::zeroed() };
-    // SAFETY: the struct is ours to write during the call, and `size` is its length.
-    let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut wish, size, 0) };
-    if told != 0 || i32::try_from(wish.sched_policy) != Ok(libc::SCHED_OTHER) {
+    let Some(mut wish) = schedule() else { return };
+    if i32::try_from(wish.sched_policy) != Ok(libc::SCHED_OTHER) {
         return;
     }
-    wish.size = size;
     wish.sched_runtime = SLICE_NS;
     // SAFETY: the struct lives during the call.
     let _refused = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wish, 0) };
+}
+
+/// How the calling thread is scheduled; `None`: the system does not tell.
+fn schedule() -> Option<libc::sched_attr> {
+    let size = u32::try_from(size_of::<libc::sched_attr>()).ok()?;
+    // SAFETY: plain numbers, for which zero is a value.
+    let mut now: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the struct is ours to write during the call, and `size` is its length.
+    let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut now, size, 0) };
+    (told == 0).then_some(libc::sched_attr { size, ..now })
 }
 
 #[cfg(test)]
@@ -85,14 +90,9 @@ mod tests {
     }
 
     /// Policy, and what is told of the slice.
-    fn schedule() -> (u32, u64) {
-        let size = u32::try_from(size_of::<libc::sched_attr>()).unwrap();
-        // SAFETY: plain numbers, for which zero is a value.
-        let mut is: libc::sched_attr = unsafe { std::mem::zeroed() };
-        // SAFETY: the struct is ours to write during the call, and `size` is its length.
-        let told = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut is, size, 0) };
-        assert_eq!(told, 0);
-        (is.sched_policy, is.sched_runtime)
+    fn policy_and_slice() -> (u32, u64) {
+        let now = schedule().unwrap();
+        (now.sched_policy, now.sched_runtime)
     }
 
     #[test]
@@ -100,9 +100,9 @@ mod tests {
         let (tell, told) = std::sync::mpsc::channel();
         let other = tell.clone();
         let thread = spawn("prompt", 256 << 10, move || {
-            let before = schedule().1;
+            let before = policy_and_slice().1;
             be_prompt();
-            other.send((before, schedule())).unwrap();
+            other.send((before, policy_and_slice())).unwrap();
         });
         thread.unwrap().join().unwrap();
         let (before, (policy, slice)) = told.recv().unwrap();
@@ -114,9 +114,9 @@ mod tests {
             // SAFETY: the struct lives during the call.
             let status = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const none) };
             assert_eq!(status, 0);
-            let before = schedule().1;
+            let before = policy_and_slice().1;
             be_prompt();
-            tell.send((before, schedule())).unwrap();
+            tell.send((before, policy_and_slice())).unwrap();
         });
         thread.unwrap().join().unwrap();
         let (before, (policy, slice)) = told.recv().unwrap();

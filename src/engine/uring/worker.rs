@@ -51,7 +51,7 @@ pub(super) struct Worker {
     /// The chain that is being made.
     chain: Vec<(Part, squeue::Entry, bool)>,
     harvested: Vec<Completion>,
-    /// Pieces of reads that are there and are copied once the thread has asked for more.
+    /// Pieces of direct reads that are there, each to be copied before the next harvest.
     pub(super) landed: Vec<Landed>,
     /// The watch on the event has ended and is to be renewed.
     unwatched: bool,
